@@ -1,0 +1,54 @@
+# The two commands of the README are `make run` and `make test`; each does all its own set-up.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check lint types layers unit mutants campaign bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
+
+# Set-up, redone when what it depends on changed. The compiled module is built when there is a C compiler.
+$(READY): pyproject.toml setup.py constraints.txt src/lamina/log/_speed.pyx src/lamina/log/_crc32c.h
+	@echo "setting up $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install -c constraints.txt setuptools wheel cython
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[cli,dev]'
+	@$(BIN)/python -c "from lamina.log import kernel; print('log kernel:', kernel.NAME)"
+	@touch $@
+
+run: $(READY)  ## see lamina at work: lamina demo
+	@$(BIN)/lamina demo
+
+test: check unit  ## lint, types, layers and all tests
+	@echo "make test: lint, types, layers and tests passed"
+
+check: lint types layers  ## lint, types and layers only
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+
+types: $(READY)
+	@$(BIN)/mypy
+
+layers: $(READY)
+	@$(BIN)/lint-imports --no-cache | tail -n 4
+
+unit: $(READY)
+	@$(BIN)/python -m pytest -n auto
+
+mutants: $(READY)  ## plant each known mistake and see the suite catch it
+	@$(BIN)/python -m tests.mutants
+
+campaign: $(READY)  ## ten times the crash exploration of make test
+	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property
+
+bench: $(READY)  ## all benchmarks, as ratios to the raw machine
+	@$(BIN)/python -m bench
+
+clean:  ## remove everything that was built
+	rm -rf $(VENV) build dist .bench .hypothesis src/*.egg-info src/lamina/log/_speed.c src/lamina/log/_speed*.so

@@ -1,0 +1,46 @@
+"""Time, passed in wherever it is needed so that tests own it."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where time comes from. Wall time stamps records; monotonic time measures waits."""
+
+    def now_ns(self) -> int:
+        """Wall time, nanoseconds since 1970. May jump, also backwards."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    now_ns = staticmethod(time.time_ns)
+    monotonic = staticmethod(time.monotonic)
+
+
+class ManualClock:
+    """A clock that moves only when told to."""
+
+    def __init__(self, now_ns: int = 1_700_000_000_000_000_000) -> None:
+        self.wall_ns = now_ns
+        self.elapsed = 0.0
+
+    def now_ns(self) -> int:
+        return self.wall_ns
+
+    def monotonic(self) -> float:
+        return self.elapsed
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.elapsed += seconds
+        self.wall_ns += round(seconds * 1e9)
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock forward or back, as an operator or NTP would; no time passes."""
+        self.wall_ns += round(seconds * 1e9)

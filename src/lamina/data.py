@@ -1,0 +1,92 @@
+"""A data folder: what ``lamina.open`` gives. Holds named logs, and one thread that commits for all of them."""
+
+from __future__ import annotations
+
+import re
+from types import TracebackType
+
+from lamina.clock import Clock
+from lamina.errors import BadName, LaminaError
+from lamina.log.commit import Committer
+from lamina.log.files import Files, join
+from lamina.log.files.real import RealFiles
+from lamina.log.options import LogOptions
+from lamina.log.writer import Log
+
+_LONGEST_NAME = 255
+
+
+def folder_name(name: str) -> str:
+    """A name as one path component: letters, digits, ``_``, ``-`` and inner dots stay, all else is percent-encoded.
+
+    Raises: BadName for an empty name, or one too long for the file system.
+    """
+    encoded = re.sub(
+        rb"[^A-Za-z0-9_.-]", lambda found: b"%%%02X" % found[0][0], name.encode("utf-8", "surrogateescape")
+    )
+    if encoded.startswith(b"."):
+        encoded = b"%2E" + encoded[1:]
+    if not encoded or len(encoded) > _LONGEST_NAME:
+        raise BadName(
+            f"{name[:40]!r} cannot name a log",
+            hint=f"use 1 to {_LONGEST_NAME} bytes, counting three for each that is not a letter, digit, _ - or .",
+        )
+    return encoded.decode()
+
+
+class Data:
+    """A data folder, open for writing.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(self, folder: str, *, files: Files | None = None, clock: Clock | None = None) -> None:
+        """Use ``lamina.open``."""
+        self.folder = folder
+        self._files = RealFiles() if files is None else files
+        self._clock = clock
+        self._committer = Committer()
+        self._logs: dict[str, Log] = {}
+
+    def log(self, name: str, options: LogOptions | None = None, *, salvage: bool = False) -> Log:
+        """The log of that name, opened (and made) at the first call. It is closed with the data folder.
+
+        Raises: BadName; LogLocked; Corruption, WrongFormat (nothing was changed); DiskError, DiskFull.
+        """
+        log = self._logs.get(name)
+        if log is None or log.failure is not None:
+            log = self._logs[name] = Log.open(
+                join(join(self.folder, "logs"), folder_name(name)),
+                options=options,
+                files=self._files,
+                clock=self._clock,
+                committer=self._committer,
+                salvage=salvage,
+            )
+        return log
+
+    def close(self) -> None:
+        """Close every log in order. Raises: the first error, after all were closed."""
+        errors = []
+        for log in self._logs.values():
+            try:
+                log.close()
+            except LaminaError as error:
+                errors.append(error)
+        self._logs.clear()
+        self._committer.stop()
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> Data:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open(folder: str, *, files: Files | None = None, clock: Clock | None = None) -> Data:
+    """Open a data folder, making it if need be."""
+    return Data(folder, files=files, clock=clock)

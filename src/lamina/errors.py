@@ -1,0 +1,199 @@
+"""Every error lamina raises on purpose.
+
+LaminaError
+  StorageError
+    DiskFull          retryable   writes are refused, reads go on; writing resumes when there is room
+    DiskError                     the operating system refused or failed a call on a file
+    LogFailed                     a sync or a cut-back failed: the log refuses writes until it is reopened
+    LogClosed                     the log was closed
+    LogLocked         retryable   another process writes to this folder
+    Corruption                    bytes that were once whole no longer read back: file, byte, reason
+    WrongFormat                   the file is of another kind, or written by a later version
+  Gap                             records between two positions are no longer there
+  InputError
+    RecordTooLarge                a payload above the limit
+    ReservedPayload               a payload that looks like one of the kernel's own marks
+    BadName                       a name that cannot be a file of this family
+    BadOption                     a setting that cannot be
+
+Each class has a stable ``code`` (the same word in logs, on the wire, in JSON) and says whether trying again can
+help. Programming mistakes stay ``TypeError`` and ``ValueError``.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import ClassVar
+
+
+class LaminaError(Exception):
+    """Root of every error this library raises on purpose."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str = "", **facts: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.facts = facts
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as plain values, for ``--json`` and the wire."""
+        return {"code": self.code, "message": self.message, "hint": self.hint, **self.facts}
+
+
+class StorageError(LaminaError):
+    """Something about the files."""
+
+    code = "storage"
+
+
+class DiskFull(StorageError):
+    """There is no room for the record. Nothing of it was kept; try again when there is room."""
+
+    code = "disk_full"
+    retryable = True
+
+
+class DiskError(StorageError):
+    """The operating system refused or failed a call on a file."""
+
+    code = "disk_error"
+
+
+class LogFailed(StorageError):
+    """What is on the disk is no longer known (a failed sync is never retried): reopen the log to go on."""
+
+    code = "log_failed"
+
+
+class LogClosed(StorageError):
+    """The log was closed; open it again to go on."""
+
+    code = "log_closed"
+
+
+class LogLocked(StorageError):
+    """Another process (or another handle of this one) is the writer of this folder."""
+
+    code = "log_locked"
+    retryable = True
+
+
+class Corruption(StorageError):
+    """Bytes that were whole once no longer read back. Never skipped silently."""
+
+    code = "corruption"
+
+    def __init__(self, file: str, offset: int, reason: str, *, hint: str = "") -> None:
+        super().__init__(
+            f"{file}, byte {offset}: {reason}",
+            hint=hint or 'run "lamina log verify" to see all damage, "lamina log repair" to quarantine it',
+            file=file,
+            offset=offset,
+            reason=reason,
+        )
+        self.file, self.offset, self.reason = file, offset, reason
+
+
+class WrongFormat(StorageError):
+    """The file has the header of another kind of file, or of a later version."""
+
+    code = "wrong_format"
+
+    def __init__(self, file: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(
+            f"{file}, byte 0: {reason}",
+            hint=hint or "check that the folder is the right one; nothing was changed",
+            file=file,
+            offset=0,
+            reason=reason,
+        )
+        self.file, self.offset, self.reason = file, 0, reason
+
+
+class Gap(LaminaError):
+    """Records after ``after`` and up to ``until`` (both record times) are no longer in the log."""
+
+    code = "gap"
+
+    def __init__(self, after: int, until: int, *, why: str) -> None:
+        super().__init__(
+            f"records after {after} up to {until} are gone: {why}",
+            hint=f"read on with after={until} to accept the gap",
+            after=after,
+            until=until,
+        )
+        self.after, self.until = after, until
+
+
+class InputError(LaminaError):
+    """What was handed in cannot be stored; nothing was changed."""
+
+    code = "input"
+
+
+class RecordTooLarge(InputError):
+    """The payload is above the limit of the log."""
+
+    code = "record_too_large"
+
+    def __init__(self, index: int, size: int, limit: int) -> None:
+        super().__init__(
+            f"payload {index} of the batch has {size} bytes, the limit is {limit}",
+            hint="split it, or raise max_payload",
+            index=index,
+            size=size,
+            limit=limit,
+        )
+
+
+class ReservedPayload(InputError):
+    """The payload has exactly the form of a kernel mark and would be read back as one."""
+
+    code = "reserved_payload"
+
+    def __init__(self, index: int) -> None:
+        super().__init__(
+            f"payload {index} of the batch has the form of a kernel mark",
+            hint="add a byte of your own in front of it",
+            index=index,
+        )
+
+
+class BadName(InputError):
+    """The name cannot be a file of this family."""
+
+    code = "bad_name"
+
+
+class BadOption(InputError):
+    """A setting that cannot be."""
+
+    code = "bad_option"
+
+
+def from_os(error: OSError, action: str, path: str) -> StorageError:
+    """Say which file the operating system failed on, doing what, and what to do next."""
+    number = error.errno or 0
+    reason = error.strerror or str(error)
+    facts = {"path": path, "errno": errno.errorcode.get(number, str(number)), "action": action}
+    message = f"{path}: cannot {action}: {reason}"
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(message, hint="make room; writing resumes by itself", **facts)
+    hint = {
+        errno.EACCES: "check the owner and the rights of the folder",
+        errno.EPERM: "check the owner and the rights of the folder",
+        errno.EROFS: "the file system is read-only; readers still work",
+        errno.ENOENT: "check the path",
+        errno.ENOTDIR: "a folder was expected",
+        errno.EMFILE: "raise the limit of open files (ulimit -n)",
+        errno.ENFILE: "the machine is out of file handles",
+        errno.EIO: "the disk reports an error; check it before reopening the log",
+        errno.ELOOP: "symbolic links are not followed; name the real file",
+    }.get(number, "")
+    return DiskError(message, hint=hint, **facts)

@@ -1,0 +1,15 @@
+from collections.abc import Sequence
+
+from lamina.log.frame import Scan
+
+CRC_INSTRUCTION: bool
+
+def crc32c(data: bytes | bytearray | memoryview, crc: int = 0) -> int: ...
+def crc32c_by_table(data: bytes | bytearray | memoryview, crc: int = 0) -> int: ...
+def encode_many(
+    first_ns: int,
+    payloads: Sequence[bytes],
+    max_payload: int = ...,
+    reserved: tuple[bytes, bytes] = ...,
+) -> bytes: ...
+def scan(data: bytes | bytearray | memoryview, start: int, end: int, max_payload: int = ...) -> Scan: ...

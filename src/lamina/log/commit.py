@@ -1,0 +1,170 @@
+"""Group commit: who waits for what, and the thread that writes and syncs for those who do not wait.
+
+Appending only adds to a buffer. A *round* takes all that gathered, writes it with one call and, if somebody needs it,
+syncs it with one more; meanwhile the next buffer fills. A thread that waits for its record leads a round itself if
+nobody leads (a lone writer pays no hand-over between threads, which costs half a sync on many machines); otherwise it
+sleeps, and at the end of the round the leader wakes those it satisfied and makes one of the others the next leader.
+Handing the lead over, instead of leaving it to a race for a lock, is what lets the next round gather: the old leader
+would win that race and run round after round for itself alone. For records nobody waits for, for coroutines and for
+syncs by the clock there is the committer's thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from lamina.errors import LaminaError
+from lamina.log.sync import Level
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
+
+
+class Waiter:
+    """Somebody who wants to know when a position has reached a level.
+
+    ``tell`` is called once, from the thread of the round: with None when the level holds, with an error if it
+    never will.
+    """
+
+    __slots__ = ("level", "position", "tell")
+
+    def __init__(self, position: int, level: Level, tell: Callable[[LaminaError | None], None]) -> None:
+        self.position, self.level, self.tell = position, level, tell
+
+
+class ThreadWaiter(Waiter):
+    """A thread that sleeps until it is told."""
+
+    __slots__ = ("_gate", "error", "follows", "must_lead")
+
+    def __init__(self, position: int, level: Level, *, follows: bool) -> None:
+        super().__init__(position, level, self._told)
+        self._gate = threading.Lock()
+        self._gate.acquire()
+        self.follows = follows
+        """Waits for a record of its own, and can lead a round for it."""
+        self.error: LaminaError | None = None
+        self.must_lead = False
+
+    def lead(self) -> None:
+        """Wake it to run the next round."""
+        self.must_lead = True
+        self._gate.release()
+
+    def _told(self, error: LaminaError | None) -> None:
+        self.error = error
+        self._gate.release()
+
+    def sleep(self, seconds: float | None = None) -> bool:
+        """Return True when told, False when the time has passed."""
+        return self._gate.acquire(timeout=-1 if seconds is None else max(seconds, 0))
+
+
+class LoopWaiter(Waiter):
+    """A coroutine of an event loop. All that a round satisfies in one loop are woken by one call into it."""
+
+    __slots__ = ("future", "loop")
+
+    def __init__(self, position: int, level: Level, loop: AbstractEventLoop) -> None:
+        super().__init__(position, level, self._told)
+        self.loop = loop
+        self.future: Future[None] = loop.create_future()
+
+    def _told(self, error: LaminaError | None) -> None:
+        if self.future.done():  # the coroutine was cancelled
+            return
+        if error is None:
+            self.future.set_result(None)
+        else:
+            self.future.set_exception(error)
+
+
+def tell_all(told: list[tuple[Waiter, LaminaError | None]]) -> None:
+    """Wake waiters; call it without holding a lock."""
+    by_loop: dict[AbstractEventLoop, list[tuple[Waiter, LaminaError | None]]] = {}
+    for waiter, error in told:
+        if isinstance(waiter, LoopWaiter):
+            by_loop.setdefault(waiter.loop, []).append((waiter, error))
+        else:
+            waiter.tell(error)
+    for loop, group in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_tell_group, group)
+        except RuntimeError:  # the loop was closed: nobody is left to tell
+            continue
+
+
+def _tell_group(group: list[tuple[Waiter, LaminaError | None]]) -> None:
+    for waiter, error in group:
+        waiter.tell(error)
+
+
+class Committing(Protocol):
+    """What a committer serves: a log."""
+
+    def run_round(self) -> float | None:
+        """Do what is due. Returns the seconds after which to come again, None for: when nudged."""
+
+
+class Committer:
+    """One thread that runs rounds of any number of logs: for those who do not wait, and for syncs by the clock."""
+
+    def __init__(self) -> None:
+        self._wake = threading.Condition()
+        self._nudged: dict[Committing, None] = {}  # in order of nudging
+        self._due: dict[Committing, float] = {}
+        self._thread: threading.Thread | None = None
+        self._is_stopping = False
+
+    def nudge(self, log: Committing) -> None:
+        """There is something to do for ``log``."""
+        with self._wake:
+            if self._thread is None and not self._is_stopping:
+                self._thread = threading.Thread(target=self._run, name="lamina-commit", daemon=True)
+                self._thread.start()
+            if log not in self._nudged:
+                self._nudged[log] = None
+                self._wake.notify()
+
+    def forget(self, log: Committing) -> None:
+        """``log`` is closing; it is not called again once its own commit lock was taken."""
+        with self._wake:
+            self._nudged.pop(log, None)
+            self._due.pop(log, None)
+
+    def stop(self) -> None:
+        """End the thread. Logs it served must be closed before."""
+        with self._wake:
+            self._is_stopping = True
+            thread = self._thread
+            self._wake.notify()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._nudged and not self._is_stopping:
+                    timeout = self._seconds_to_next()
+                    if timeout is not None and timeout <= 0:
+                        break
+                    self._wake.wait(timeout)
+                if self._is_stopping:
+                    return
+                logs, self._nudged = list(self._nudged), {}
+                now = time.monotonic()
+                logs += [log for log, due in self._due.items() if due <= now and log not in logs]
+                for log in logs:
+                    self._due.pop(log, None)
+            for log in logs:
+                again = log.run_round()
+                if again is not None:
+                    with self._wake:
+                        self._due[log] = time.monotonic() + again
+
+    def _seconds_to_next(self) -> float | None:
+        return min(self._due.values()) - time.monotonic() if self._due else None

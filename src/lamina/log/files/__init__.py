@@ -1,0 +1,110 @@
+"""The disk, as the kernel sees it: one small interface, three implementations.
+
+    RealFiles     the operating system                        (real.py)
+    MemoryFiles   a disk in memory, with POSIX semantics      (memory.py)
+    FaultyFiles   any of them, failing when told to           (faulty.py)
+
+Nothing else in ``log/`` or the engines calls the operating system's file functions. Implementations raise ``OSError``
+as the operating system does; the kernel translates with ``errors.from_os`` where it knows what was being done.
+
+Paths are plain strings, joined with ``/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class File(Protocol):
+    """One open file. It stays readable after it was renamed or removed."""
+
+    @property
+    def path(self) -> str:
+        """The name it was opened by."""
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Tells this file from another one under the same name (device and inode)."""
+
+    def size(self) -> int: ...
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill ``buffer`` from ``offset``; fewer bytes only at the end of the file."""
+
+    def append(self, parts: Sequence[bytes]) -> int:
+        """Write at the end, in order. Returns the bytes taken, which may be fewer than offered."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Return when the content is on the disk. The name may need ``sync_folder``."""
+
+    def close(self) -> None: ...
+
+
+class FolderLock(Protocol):
+    """A lock held until it is released or the process ends, whichever comes first."""
+
+    def release(self) -> None: ...
+
+
+class Watch(Protocol):
+    """Tells when something in a folder changes."""
+
+    def wait(self, seconds: float) -> bool:
+        """Return True as soon as a change is seen, False when the time has passed."""
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """A disk."""
+
+    def open(self, path: str, *, write: bool = False) -> File:
+        """Open an existing file."""
+
+    def create(self, path: str) -> File:
+        """Make a new empty file, open for appending. Raises FileExistsError if the name is taken."""
+
+    def list(self, folder: str) -> list[str]:
+        """Names in a folder, in no particular order."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Give ``old`` the name ``new``, replacing what had it, in one step."""
+
+    def remove(self, path: str) -> None: ...
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder (and those above it) if it is not there, so that it survives a power cut."""
+
+    def sync_folder(self, folder: str) -> None:
+        """Return when names made, renamed and removed in the folder are on the disk."""
+
+    def lock(self, path: str) -> FolderLock | str:
+        """Take the lock that ``path`` stands for, or say who holds it."""
+
+    def lock_holder(self, path: str) -> str | None:
+        """Who holds that lock now, None if nobody does. Changes nothing."""
+
+    def watch(self, folder: str) -> Watch: ...
+
+
+def read_at(file: File, offset: int, size: int) -> bytes:
+    """Up to ``size`` bytes from ``offset``."""
+    buffer = bytearray(size)
+    return bytes(buffer[: file.read_into(memoryview(buffer), offset)])
+
+
+def write_all(file: File, parts: Sequence[bytes]) -> None:
+    """Append all of it, going on after short writes."""
+    rest = b"".join(parts)
+    while rest:
+        taken = file.append([rest])
+        if taken <= 0:
+            raise OSError(5, "the disk took no bytes")
+        rest = rest[taken:]
+
+
+def join(folder: str, name: str) -> str:
+    return f"{folder.rstrip('/')}/{name}" if folder else name

@@ -1,0 +1,211 @@
+"""A disk in memory, with the semantics the kernel relies on: names point to contents, open files keep theirs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator, Sequence
+
+
+class Content:
+    """What an inode is on a real disk."""
+
+    def __init__(self, number: int, data: bytes = b"") -> None:
+        self.number = number
+        self.data = bytearray(data)
+
+
+class MemoryFile:
+    def __init__(self, files: MemoryFiles, path: str, content: Content, *, write: bool) -> None:
+        self.path = path
+        self.content = content
+        self._files = files
+        self._write = write
+        self._open = True
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return (0, self.content.number)
+
+    def size(self) -> int:
+        return len(self.content.data)
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        chunk = self.content.data[offset : offset + len(buffer)]
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def append(self, parts: Sequence[bytes]) -> int:
+        self._check()
+        data = b"".join(parts)
+        self._files.do_append(self.content, data)
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        self._files.do_truncate(self.content, size)
+
+    def sync(self) -> None:
+        if not self._open:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+        self._files.do_sync(self.content)
+
+    def close(self) -> None:
+        self._open = False
+
+    def _check(self) -> None:
+        if not (self._open and self._write):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+
+
+class MemoryLock:
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held, self._path = held, path
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
+class MemoryWatch:
+    def __init__(self, changed: threading.Condition, files: MemoryFiles) -> None:
+        self._changed, self._files = changed, files
+        self._seen = files.changes
+
+    def wait(self, seconds: float) -> bool:
+        with self._changed:
+            told = self._changed.wait_for(lambda: self._files.changes != self._seen, seconds)
+            self._seen = self._files.changes
+        return told
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryFiles:
+    """A disk in memory. ``do_...`` are the steps that change it, for subclasses to watch (PowerLoss)."""
+
+    def __init__(self, contents: dict[str, bytes] | None = None) -> None:
+        self.names: dict[str, Content] = {}
+        self.folders: set[str] = {""}
+        self.changes = 0
+        self._changed = threading.Condition()
+        self._locks: set[str] = set()
+        self._next_number = 0
+        for path, data in (contents or {}).items():
+            self._add_parents(path)
+            self.names[path] = self.new_content(data)
+
+    # -- the interface -------------------------------------------------------------------------------------------
+
+    def open(self, path: str, *, write: bool = False) -> MemoryFile:
+        return MemoryFile(self, path, self._find(path), write=write)
+
+    def create(self, path: str) -> MemoryFile:
+        if path in self.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._check_folder(os.path.dirname(path))
+        content = self.new_content()
+        self.do_link(path, content)
+        return MemoryFile(self, path, content, write=True)
+
+    def list(self, folder: str) -> list[str]:
+        self._check_folder(folder)
+        return [
+            os.path.basename(path) for path in [*self.names, *self.folders] if path and os.path.dirname(path) == folder
+        ]
+
+    def rename(self, old: str, new: str) -> None:
+        self._find(old)
+        self.do_rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self._find(path)
+        self.do_remove(path)
+
+    def make_folder(self, folder: str) -> None:
+        self._add_parents(folder + "/")
+
+    def sync_folder(self, folder: str) -> None:
+        self._check_folder(folder)
+        self.do_sync_folder(folder)
+
+    def lock(self, path: str) -> MemoryLock | str:
+        if path in self._locks:
+            return "this process"
+        self._locks.add(path)
+        return MemoryLock(self._locks, path)
+
+    def lock_holder(self, path: str) -> str | None:
+        return "this process" if path in self._locks else None
+
+    def watch(self, folder: str) -> MemoryWatch:
+        self._check_folder(folder)
+        return MemoryWatch(self._changed, self)
+
+    # -- for tests -----------------------------------------------------------------------------------------------
+
+    def contents(self) -> dict[str, bytes]:
+        """Every file and its bytes."""
+        return {path: bytes(content.data) for path, content in self.names.items()}
+
+    def write(self, path: str, data: bytes) -> None:
+        """Put ``data`` there, whatever was there before."""
+        self._add_parents(path)
+        self.names[path] = self.new_content(data)
+
+    def new_content(self, data: bytes = b"") -> Content:
+        self._next_number += 1
+        return Content(self._next_number, data)
+
+    # -- the steps that change the disk --------------------------------------------------------------------------
+
+    def do_append(self, content: Content, data: bytes) -> None:
+        content.data += data
+        self._tell()
+
+    def do_truncate(self, content: Content, size: int) -> None:
+        del content.data[size:]
+        self._tell()
+
+    def do_sync(self, content: Content) -> None:
+        pass
+
+    def do_link(self, path: str, content: Content) -> None:
+        self.names[path] = content
+        self._tell()
+
+    def do_rename(self, old: str, new: str) -> None:
+        self.names[new] = self.names.pop(old)
+        self._tell()
+
+    def do_remove(self, path: str) -> None:
+        del self.names[path]
+        self._tell()
+
+    def do_sync_folder(self, folder: str) -> None:
+        pass
+
+    def _tell(self) -> None:
+        with self._changed:
+            self.changes += 1
+            self._changed.notify_all()
+
+    def _find(self, path: str) -> Content:
+        if path not in self.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self.names[path]
+
+    def _check_folder(self, folder: str) -> None:
+        if folder not in self.folders:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+
+    def _add_parents(self, path: str) -> None:
+        for parent in _parents(path):
+            self.folders.add(parent)
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path:
+        path = os.path.dirname(path)
+        yield path

@@ -1,0 +1,179 @@
+"""Files of the operating system.  The only module of the kernel that calls it for them."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import time
+from collections.abc import Sequence
+from typing import Final
+
+FILE_MODE: Final = 0o600
+FOLDER_MODE: Final = 0o700
+# Links are not followed: a link planted in a data folder must not make us write elsewhere.
+_SAFE: Final = os.O_CLOEXEC | os.O_NOFOLLOW
+_MOST_PARTS: Final = 1024  # IOV_MAX on Linux
+_MOST_READ: Final = 1 << 30  # one read(2) takes at most 2 GiB
+
+_sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+class RealFile:
+    def __init__(self, path: str, flags: int) -> None:
+        self.path = path
+        self._handle = os.open(path, flags | _SAFE, FILE_MODE)
+        facts = os.fstat(self._handle)
+        self.identity = (facts.st_dev, facts.st_ino)
+
+    def size(self) -> int:
+        return os.fstat(self._handle).st_size
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self._handle, [buffer[done : done + _MOST_READ]], offset + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def append(self, parts: Sequence[bytes]) -> int:
+        if len(parts) == 1:
+            return os.write(self._handle, parts[0])
+        return os.writev(self._handle, parts[:_MOST_PARTS])
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._handle, size)
+
+    def sync(self) -> None:
+        _sync_data(self._handle)
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
+
+
+class RealLock:
+    """An flock: the operating system drops it with the process, so a killed holder blocks nobody."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def release(self) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.ftruncate(handle, 0)
+            os.close(handle)
+
+
+class PollWatch:
+    """Waits its time out and lets the caller look: for systems without change events."""
+
+    def wait(self, seconds: float) -> bool:
+        time.sleep(seconds)
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+class InotifyWatch:
+    """Linux tells us when a file of the folder was written, made, renamed or removed."""
+
+    _MODIFY, _MOVED, _CREATE, _DELETE = 0x2, 0x40 | 0x80, 0x100, 0x200
+
+    def __init__(self, folder: str) -> None:
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._handle = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        wanted = self._MODIFY | self._MOVED | self._CREATE | self._DELETE
+        if self._handle < 0 or libc.inotify_add_watch(self._handle, os.fsencode(folder), wanted) < 0:
+            number = ctypes.get_errno()
+            self.close()
+            raise OSError(number, os.strerror(number), folder)
+
+    def wait(self, seconds: float) -> bool:
+        ready, _, _ = select.select([self._handle], [], [], seconds)
+        if ready:
+            os.read(self._handle, 65536)  # what changed does not matter: the reader looks for itself
+        return bool(ready)
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+class RealFiles:
+    """The disk of the machine."""
+
+    def open(self, path: str, *, write: bool = False) -> RealFile:
+        return RealFile(path, os.O_RDWR | os.O_APPEND if write else os.O_RDONLY)
+
+    def create(self, path: str) -> RealFile:
+        return RealFile(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+
+    def list(self, folder: str) -> list[str]:
+        return os.listdir(folder)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_folder(self, folder: str) -> None:
+        if os.path.isdir(folder):
+            return
+        parent = os.path.dirname(os.path.abspath(folder))
+        self.make_folder(parent)
+        try:
+            os.mkdir(folder, FOLDER_MODE)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
+        self.sync_folder(parent)
+
+    def sync_folder(self, folder: str) -> None:
+        handle = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def lock(self, path: str) -> RealLock | str:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, FILE_MODE)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip()
+            os.close(handle)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            return holder or "another process"
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()}\n".encode(), 0)
+        return RealLock(handle)
+
+    def lock_holder(self, path: str) -> str | None:
+        try:
+            handle = os.open(path, os.O_RDONLY | _SAFE)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or "another process"
+        finally:
+            os.close(handle)
+        return None
+
+    def watch(self, folder: str) -> InotifyWatch | PollWatch:
+        try:
+            return InotifyWatch(folder)
+        except (OSError, AttributeError):  # no inotify, or all its watches are taken
+            return PollWatch()

@@ -1,0 +1,174 @@
+"""A sparse index of one file: where to start reading for a time, without reading the file from its start.
+
+The writer notes a point every 64 KiB as it goes. When a segment is sealed or the log is closed, the points are kept
+beside it in ``<name>.index``. The index is a hint: it is written without ceremony, checked when it is used (against the
+size of the file and the record at the point) and rebuilt by a scan when it does not fit or is not there.
+Losing or deleting one costs time, never a record.
+
+Rejected: finding record starts by bisection and resynchronising on anything that looks like a record. A payload may
+itself hold whole records (a shipped log file), and would then be served as if it were ours.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left
+from typing import Final
+
+from lamina.log import frame, kernel
+from lamina.log.files import File, Files, join, read_at, write_all
+from lamina.log.formats import HEADER, Format
+from lamina.log.naming import INDEX_SUFFIX
+from lamina.log.scan import HEADER_SIZE, FileScan, read_record
+
+SPACING: Final = 64 << 10
+_MAGIC: Final = HEADER.pack(b"lmix", 1)
+_FACTS: Final = struct.Struct(">QQqqqBQ")  # bytes, records, first, last, last data time, is_clean, points
+
+
+class Index:
+    """Points of one file, and what is known of it as a whole.
+
+    Invariant: every record before the point (time, offset) is older than ``time``, in a log of our own.
+    """
+
+    __slots__ = ("bytes", "first", "is_clean", "last", "last_data", "offsets", "records", "times")
+
+    def __init__(self) -> None:
+        self.times = array("q")
+        self.offsets = array("q")
+        self.bytes = HEADER_SIZE
+        self.records = 0
+        self.first = 0
+        self.last = 0
+        self.last_data = 0
+        """Time of the newest record that is not a mark of the kernel."""
+        self.is_clean = False
+        """The log was closed in order, with everything synced, when the file had ``bytes``."""
+
+    def note(self, time_ns: int, last_ns: int, end: int, records: int) -> None:
+        """Records from ``time_ns`` to ``last_ns`` now end the file at ``end``; they began where it ended before."""
+        if not self.times or self.bytes - self.offsets[-1] >= SPACING:
+            self.times.append(max(time_ns, self.last))
+            self.offsets.append(self.bytes)
+        if not self.records:
+            self.first = time_ns
+        self.last = max(self.last, last_ns)
+        self.records += records
+        self.bytes = end
+
+    def seek(self, time_ns: int) -> int:
+        """An offset from which reading meets the first record at or after ``time_ns``."""
+        point = bisect_left(self.times, time_ns) - 1
+        return self.offsets[point] if point >= 0 else HEADER_SIZE
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """The file in pieces that start and end at records: what reading backwards goes through."""
+        starts = list(self.offsets)
+        return list(zip(starts, [*starts[1:], self.bytes], strict=True))
+
+    def encode(self) -> bytes:
+        facts = _FACTS.pack(
+            self.bytes, self.records, self.first, self.last, self.last_data, self.is_clean, len(self.times)
+        )
+        points = _big_endian(self.times + self.offsets)
+        return _MAGIC + kernel.encode_many(self.last, [facts + points.tobytes()])
+
+
+def _big_endian(numbers: array[int]) -> array[int]:
+    """To the byte order of the disk, or back from it."""
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
+def extend(
+    index: Index,
+    file: File,
+    format: Format,
+    end: int | None = None,
+    max_payload: int = frame.MAX_PAYLOAD,
+) -> FileScan:
+    """Index the file from where the index ends up to the first record that is not whole."""
+    scan = FileScan(file, index.bytes, end, max_payload, window=SPACING)
+    for batch in scan:
+        index.note(batch.times[0], max(batch.times), batch.end, len(batch.times))
+        for position in range(len(batch.times) - 1, -1, -1):
+            if format.reaches(batch.times[position], batch.payload(position)):
+                index.last_data = max(index.last_data, batch.times[position])
+                break
+    return scan
+
+
+def save(files: Files, folder: str, name: str, index: Index, *, sync: bool = False) -> None:
+    """Keep the index beside its file. A hint is not worth an error: failing leaves none."""
+    path = join(folder, name + INDEX_SUFFIX)
+    try:
+        discard(files, folder, name)
+        file = files.create(path)
+        try:
+            write_all(file, [index.encode()])
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+    except OSError:
+        discard(files, folder, name)
+
+
+def discard(files: Files, folder: str, name: str) -> None:
+    try:
+        files.remove(join(folder, name + INDEX_SUFFIX))
+    except OSError:
+        return
+
+
+def load(files: Files, folder: str, name: str, file: File) -> Index | None:
+    """The kept index of ``file`` if there is one and it fits, else None."""
+    try:
+        kept = files.open(join(folder, name + INDEX_SUFFIX))
+    except OSError:
+        return None
+    try:
+        data = read_at(kept, 0, kept.size())
+    except OSError:
+        return None
+    finally:
+        kept.close()
+    index = _decode(data)
+    return index if index is not None and _fits(index, file) else None
+
+
+def _decode(data: bytes) -> Index | None:
+    if data[: len(_MAGIC)] != _MAGIC:
+        return None
+    found = kernel.scan(data, len(_MAGIC), len(data))
+    if len(found.times) != 1 or found.why is not frame.Stop.END or found.lengths[0] < _FACTS.size:
+        return None
+    at = found.offsets[0]
+    index = Index()
+    (index.bytes, index.records, index.first, index.last, index.last_data, is_clean, count) = _FACTS.unpack_from(
+        data, at
+    )
+    index.is_clean = bool(is_clean)
+    points = array("q")
+    if found.lengths[0] != _FACTS.size + 16 * count:
+        return None
+    points.frombytes(data[at + _FACTS.size : at + found.lengths[0]])
+    points = _big_endian(points)
+    index.times, index.offsets = points[:count], points[count:]
+    return index
+
+
+def _fits(index: Index, file: File) -> bool:
+    """The file has the size and, at the first and the last point, the records that the index says."""
+    if file.size() != index.bytes:
+        return False
+    ends = {0, len(index.times) - 1} if index.times else set()
+    for point in ends:
+        head = read_record(file, index.offsets[point], index.bytes)
+        if isinstance(head, frame.Stop) or head.time_ns != index.times[point]:
+            return False
+    return True

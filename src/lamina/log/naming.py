@@ -1,0 +1,173 @@
+"""Names of log files: five families, each parsed by its full pattern and ordered by number or time, never as text.
+
+    numbered   000000042.log                                      jobs, plain logs
+    timed      20261115T061700.123456789Z.dat                     topics: the time of the first record
+    stored     smp-server-store-7.log, smp-server-store-7.dump    queues in memory
+    journal    messages.<id>.log                                  one queue's messages on disk
+    pwal       pwal_0000, pwal_0000.01794725200506.3, pwal_compacted.2.0, epoch     the store's channels
+
+Beside a log file may stand companions of the kernel: ``<name>.index`` (sparse index), ``<name>.torn-<time>`` (a tail
+that was cut), ``<name>.broken-<time>`` (damage that was quarantined) and half-done replacements. Anything else in a
+folder is foreign: left alone, and reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+from lamina.errors import BadName, BadOption
+
+_TIME: Final = r"\d{8}T\d{6}\.\d{9}Z"
+_COMPANION: Final = re.compile(rf"(?P<of>.+)\.(?:index|torn-{_TIME}|broken-{_TIME})")
+_LOCKS: Final = frozenset({"lamina.lock", "append.lock", "read.lock"})
+
+INDEX_SUFFIX: Final = ".index"
+
+
+def show_file_time(time_ns: int) -> str:
+    """Fixed width, no colon, sorts as text in time order for the years 0001 to 9999."""
+    seconds, nanos = divmod(time_ns, 10**9)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%S") + f".{nanos:09d}Z"
+
+
+def parse_file_time(text: str) -> int:
+    """The opposite of ``show_file_time``. Raises: ValueError for a day or hour that cannot be."""
+    day = (int(text[0:4]), int(text[4:6]), int(text[6:8]))
+    moment = datetime(*day, int(text[9:11]), int(text[11:13]), int(text[13:15]), tzinfo=UTC)
+    return int(moment.timestamp()) * 10**9 + int(text[16:25])
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FileName:
+    """A name taken apart. Sorts in the order of writing within its stream."""
+
+    stream: str  # files of one stream are one log
+    order: tuple[int, ...]
+    name: str = field(compare=False)
+    family: str = field(compare=False)
+
+    @property
+    def number(self) -> int:
+        return self.order[0]
+
+
+@lru_cache(maxsize=8192)
+def parse(name: str) -> FileName | None:
+    """Take a file name apart, or None if it is in none of the families."""
+    if re.fullmatch(r"\d{9}\.log", name, re.ASCII):
+        return FileName("numbered", (int(name[:9]),), name, "numbered")
+    if re.fullmatch(rf"{_TIME}\.dat", name, re.ASCII):
+        try:
+            return FileName("timed", (parse_file_time(name[:-4]),), name, "timed")
+        except ValueError:
+            return None
+    if match := re.fullmatch(r"smp-server-store-(0|[1-9]\d*)\.(log|dump)", name, re.ASCII):
+        # Each dump is whole by itself; the logs are one stream.
+        stream = "stored" if match[2] == "log" else name
+        return FileName(stream, (int(match[1]),), name, "stored")
+    if re.fullmatch(r"messages\.[A-Za-z0-9_-]+\.log", name):
+        return FileName(name, (0,), name, "journal")
+    return _parse_pwal(name)
+
+
+_ACTIVE_LAST: Final = 1 << 62
+
+
+def _parse_pwal(name: str) -> FileName | None:
+    if match := re.fullmatch(r"(pwal_\d{4}|epoch)(?:\.(\d{14})\.(\d+))?", name, re.ASCII):
+        rotated = (int(match[2]), int(match[3])) if match[2] else (_ACTIVE_LAST, 0)
+        return FileName(match[1], rotated, name, "pwal")
+    if match := re.fullmatch(r"pwal_compacted\.(\d+)\.(\d+)", name, re.ASCII):
+        return FileName(name, (int(match[1]), int(match[2])), name, "pwal")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How the files of a growing log are named."""
+
+    name: str
+    lock_name: str
+    temporary_suffix: str
+    """A file being written to replace another ends so; what a crash leaves of it is removed at open."""
+
+    def next_name(self, previous: FileName | None, first_time_ns: int) -> str:
+        """The name of the file after ``previous`` whose first record has that time."""
+        raise BadOption(f"files of the {self.name} family are made by their engine")
+
+
+class _Numbered(Family):
+    __slots__ = ()
+
+    def next_name(self, previous: FileName | None, first_time_ns: int) -> str:
+        number = previous.number + 1 if previous else 1
+        if number > 999_999_999:
+            raise BadName("the nine digits of segment names are used up", hint="start a new folder")
+        return f"{number:09d}.log"
+
+
+class _Timed(Family):
+    __slots__ = ()
+
+    def next_name(self, previous: FileName | None, first_time_ns: int) -> str:
+        return f"{show_file_time(first_time_ns)}.dat"
+
+
+class _Stored(Family):
+    __slots__ = ()
+
+    def next_name(self, previous: FileName | None, first_time_ns: int) -> str:
+        return f"smp-server-store-{previous.number + 1 if previous else 1}.log"
+
+
+# Jobs share their folder's lock and temporary names with workq, so the two never write at once.
+NUMBERED: Final = _Numbered("numbered", "append.lock", ".rw")
+TIMED: Final = _Timed("timed", "lamina.lock", ".rw")
+STORED: Final = _Stored("stored", "lamina.lock", ".saving")
+JOURNAL: Final = Family("journal", "lamina.lock", ".new")
+PWAL: Final = Family("pwal", "lamina.lock", ".tmp")
+FAMILIES: Final = {family.name: family for family in (NUMBERED, TIMED, STORED, JOURNAL, PWAL)}
+_TEMPORARY: Final = tuple({family.temporary_suffix for family in FAMILIES.values()})
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The names of a folder, sorted out."""
+
+    segments: list[FileName]
+    leftovers: list[str]
+    """Half-done replacements that a crash left behind."""
+    companions: list[str]
+    foreign: list[str]
+
+    def of_family(self, family: Family) -> list[FileName]:
+        """The segments of the log that grows in this folder, oldest first."""
+        return [segment for segment in self.segments if segment.stream == family.name]
+
+    def streams(self) -> dict[str, list[FileName]]:
+        """Every log of the folder: its files, oldest first."""
+        streams: dict[str, list[FileName]] = {}
+        for segment in self.segments:
+            streams.setdefault(segment.stream, []).append(segment)
+        return streams
+
+
+def sort_out(names: Iterable[str]) -> Listing:
+    """Tell our files from foreign ones."""
+    listing = Listing([], [], [], [])
+    for name in sorted(names):
+        if parsed := parse(name):
+            listing.segments.append(parsed)
+        elif name in _LOCKS or ((match := _COMPANION.fullmatch(name)) and parse(match["of"])):
+            listing.companions.append(name)
+        elif name.endswith(_TEMPORARY) and parse(name.rpartition(".")[0]):
+            listing.leftovers.append(name)
+        else:
+            listing.foreign.append(name)
+    listing.segments.sort()
+    return listing

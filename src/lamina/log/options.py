@@ -1,0 +1,41 @@
+"""Settings of a log, their defaults in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from lamina.errors import BadOption
+from lamina.log.frame import MAX_PAYLOAD
+from lamina.log.sync import ALWAYS, Sync
+from lamina.units import MIB
+
+_LARGEST_PAYLOAD: Final = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogOptions:
+    """How a log is written. docs/reference/options.md lists them; a test keeps it so."""
+
+    sync: Sync = ALWAYS
+    """When written bytes are forced to the disk: ALWAYS, interval(ms) or OS."""
+    segment_bytes: int = 64 * MIB
+    """Start a new file when the active one has at least this many bytes."""
+    segment_age_s: float | None = None
+    """Start a new file when the first record of the active one is this many seconds old; None: never for age."""
+    max_payload: int = MAX_PAYLOAD
+    """Largest payload in bytes. A larger size found in a file is damage, not an allocation."""
+    gather_bytes: int = 1 * MIB
+    """When this much waits to be written, the next append writes it before it returns."""
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("segment_bytes", 64, 1 << 62),
+            ("max_payload", 1, _LARGEST_PAYLOAD),
+            ("gather_bytes", 1, 1 << 40),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise BadOption(f"{name} = {value} cannot be", hint=f"give {least} to {most}", option=name)
+        if self.segment_age_s is not None and self.segment_age_s <= 0:
+            raise BadOption(f"segment_age_s = {self.segment_age_s} cannot be", hint="give seconds above 0, or None")

@@ -1,0 +1,245 @@
+"""Reading a log: from the start, after a position, as of a time, the last N, backwards, and on along the live end.
+
+A reader needs no lock. It sees whole files up to their last whole record; beside a writer in the same process it sees
+exactly what the writer has made as safe as its policy promises. It keeps its place by time, not by byte: files may be
+rewritten or removed under it. An open file keeps its old content, so a rewrite does not disturb a read in
+progress; what was removed before the reader got there is a ``Gap``, told and never hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from lamina.errors import Corruption, from_os
+from lamina.log import attest, frame
+from lamina.log import index as indexes
+from lamina.log.files import File, Files
+from lamina.log.files.real import RealFiles
+from lamina.log.formats import Format
+from lamina.log.frame import REASONS, Stop
+from lamina.log.index import Index
+from lamina.log.naming import NUMBERED, Family, FileName, sort_out
+from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
+from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
+
+if TYPE_CHECKING:
+    from lamina.log.cursor import Cursor
+
+
+class Record(NamedTuple):
+    """One record, and where it stands."""
+
+    time_ns: int
+    payload: bytes
+    file: str
+    offset: int
+
+
+class Live(Protocol):
+    """The writer in this process, as a reader sees it."""
+
+    @property
+    def readable(self) -> tuple[str, int] | None: ...
+
+    def wait_for_more(self, position: int, timeout: float | None = None) -> bool: ...
+
+
+class Segment:
+    """One file, open for reading up to ``end``."""
+
+    def __init__(self, name: FileName, file: File, format: Format, end: int, *, is_newest: bool) -> None:
+        self.name, self.file, self.format, self.end = name, file, format, end
+        self.is_newest = is_newest
+        """A tail that is not whole may yet become so (or was torn); in any older file it is damage."""
+
+
+class Reader:
+    """A log folder, to be read. Make cursors with ``read``."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        family: Family = NUMBERED,
+        files: Files | None = None,
+        live: Live | None = None,
+        max_payload: int = frame.MAX_PAYLOAD,
+    ) -> None:
+        self.folder = folder
+        self.family = family
+        self.files: Files = RealFiles() if files is None else files
+        self.live = live
+        self.max_payload = max_payload
+        self._first_times: dict[str, int] = {}
+        self._indexes: dict[str, tuple[tuple[int, int], Index]] = {}
+
+    def read(self, *, since: int | None = None, after: int | None = None, until: int | None = None) -> Cursor:
+        """A cursor over records in log order, all of them or a part. Bounds are times in nanoseconds.
+
+        ``since``: from the first record at or past it (as of a time). ``after``: from the first record past it (the
+        position to resume from). ``until``: up to but not including it.
+
+        Raises: Gap, when reading starts, if records past ``after`` were removed.
+        """
+        if since is not None and after is not None:
+            raise ValueError("give since or after, not both")
+        from lamina.log.cursor import Cursor
+
+        return Cursor(self, since=since, after=after, until=until)
+
+    def last(self, count: int) -> list[Record]:
+        """The newest ``count`` records, oldest of them first."""
+        return list(islice(self.backwards(), count))[::-1]
+
+    def backwards(self, *, since: int | None = None, until: int | None = None) -> Iterator[Record]:
+        """Records newest first: those before ``until``, down to ``since``."""
+        names = self.segments()
+        for place in range(len(names) - 1, -1, -1):
+            if until is not None and place and (self.first_time(names[place]) or 0) >= until:
+                continue
+            segment = self.open(names[place], is_newest=place == len(names) - 1)
+            if segment is None:
+                continue
+            try:
+                for record in self._segment_backwards(segment):
+                    if since is not None and record.time_ns < since:
+                        return
+                    if until is None or record.time_ns < until:
+                        yield record
+            finally:
+                segment.file.close()
+
+    def _segment_backwards(self, segment: Segment) -> Iterator[Record]:
+        index = self.index_of(segment)
+        rest = FileScan(segment.file, index.bytes, segment.end, self.max_payload)
+        if any(True for _ in rest) or rest.why is not Stop.END:
+            self.check_stop(segment, rest, index.last_data)
+        for start, end in reversed(index.ranges()):
+            scan = FileScan(segment.file, start, end, self.max_payload)
+            records = [record for batch in scan for record in records_of(batch, segment)]
+            if scan.stop < end:
+                raise Corruption(segment.name.name, scan.stop, REASONS[scan.why or Stop.TRUNCATED])
+            yield from reversed(records)
+
+    def batches(self) -> Iterator[tuple[Segment, Batch]]:
+        """Everything, as columns, the kernel's marks included: the fastest way through a log.
+
+        A batch is valid until the next one is asked for. Raises: Corruption.
+        """
+        names = self.segments()
+        for place, name in enumerate(names):
+            segment = self.open(name, is_newest=place == len(names) - 1)
+            if segment is None:
+                continue
+            try:
+                scan = FileScan(segment.file, HEADER_SIZE, segment.end, self.max_payload)
+                for batch in scan:
+                    yield segment, batch
+                self.check_stop(segment, scan)
+            finally:
+                segment.file.close()
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def segments(self) -> list[FileName]:
+        """Files of the log, oldest first. Raises: DiskError."""
+        try:
+            return sort_out(self.files.list(self.folder)).of_family(self.family)
+        except OSError as error:
+            raise from_os(error, "list the folder", self.folder) from error
+
+    def open(self, name: FileName, *, is_newest: bool) -> Segment | None:
+        """A file, or None if it is gone, or has nothing whole in it yet. Raises: Corruption, WrongFormat."""
+        live = self.live.readable if self.live is not None else None
+        try:
+            file = open_for_reading(self.files, self.folder, name.name)
+        except FileNotFoundError:
+            return None
+        try:
+            # A live writer's file is readable up to where it says; its files before that one, whole.
+            end = live[1] if live is not None and live[0] == name.name else file.size()
+            header = read_header(file)
+            if (is_newest and (header_is_torn(header, None) or len(header) < HEADER_SIZE)) or end < HEADER_SIZE:
+                file.close()
+                return None
+            return Segment(name, file, check_header(file, name.name), end, is_newest=is_newest)
+        except BaseException:
+            file.close()
+            raise
+
+    def first_time(self, name: FileName) -> int | None:
+        """Time of the first record of a file, None if it has none or is gone.
+
+        Remembered by name: a rewrite only drops records, so an older first time still leads to the right file.
+        """
+        if name.family == "timed":
+            return name.number
+        if name.name not in self._first_times:
+            segment = self.open(name, is_newest=True)
+            if segment is None:
+                return None
+            try:
+                head = read_record(segment.file, HEADER_SIZE, segment.end, self.max_payload)
+            finally:
+                segment.file.close()
+            if isinstance(head, Stop):
+                return None
+            self._first_times[name.name] = head.time_ns
+        return self._first_times[name.name]
+
+    def file_for(self, names: list[FileName], time_ns: int) -> int:
+        """Which of the files to start in for records at or past a time: the newest that begins before it."""
+
+        def begins_at_or_after(place: int) -> bool:
+            first = self.first_time(names[place])
+            return first is None or first >= time_ns
+
+        low, high = 0, len(names)
+        while low < high:
+            middle = (low + high) // 2
+            if begins_at_or_after(middle):
+                high = middle
+            else:
+                low = middle + 1
+        return max(low - 1, 0)
+
+    def index_of(self, segment: Segment) -> Index:
+        """The sparse index of an open file: kept, remembered, or made by a scan."""
+        name, file = segment.name.name, segment.file
+        known = self._indexes.get(name)
+        index = known[1] if known is not None and known[0] == file.identity else None
+        if index is None:
+            index = indexes.load(self.files, self.folder, name, file)
+        if index is None or index.bytes > segment.end:
+            index = Index()
+        if index.bytes < segment.end:
+            indexes.extend(index, file, segment.format, segment.end, self.max_payload)
+        self._indexes[name] = (file.identity, index)
+        return index
+
+    def check_stop(self, segment: Segment, scan: FileScan, last_good_ns: int = 0) -> None:
+        """Raises: Corruption unless the scan reached the end, or stopped in a tail that may be torn."""
+        if scan.why is Stop.END and scan.stop >= segment.end:
+            return
+        why = scan.why or Stop.TRUNCATED
+        name = segment.name.name
+        if not segment.is_newest or self.live is not None:
+            raise Corruption(name, scan.stop, REASONS[why])
+        if not last_good_ns:
+            before = Index()
+            indexes.extend(before, segment.file, segment.format, scan.stop, self.max_payload)
+            last_good_ns = before.last_data
+        if attest.is_attested(segment.file, scan.stop, segment.end, last_good_ns, segment.format, self.max_payload):
+            raise Corruption(name, scan.stop, f"{REASONS[why]}, though it was once synced")
+
+
+def records_of(batch: Batch, segment: Segment, start: int = 0) -> Iterator[Record]:
+    mark_sizes = {len(prefix) + 8 for prefix in segment.format.reserved}
+    name = segment.name.name
+    for at in range(start, len(batch.times)):
+        payload = batch.payload(at)
+        if len(payload) in mark_sizes and segment.format.is_mark(payload):
+            continue
+        yield Record(batch.times[at], payload, name, batch.record_offset(at))

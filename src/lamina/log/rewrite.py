@@ -1,0 +1,193 @@
+"""The one way in which a sealed file is ever replaced or removed.
+
+    1 write the new file under a temporary name     2 sync it
+    3 rename it over the old name                   4 sync the folder     <- commit point: the rename, made durable here
+    5 remove what it made obsolete                  6 sync the folder
+
+A crash before 3 leaves the old file and a leftover that is removed at open; after 3 it leaves the new one. Never
+neither. Removing (5) waits for the folder's sync (4): otherwise a power cut could undo the rename and keep the removal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from lamina.errors import Corruption, from_os
+from lamina.log import index, kernel
+from lamina.log.files import File, Files, join, write_all
+from lamina.log.formats import Format
+from lamina.log.frame import MAX_PAYLOAD, REASONS, Stop
+from lamina.log.naming import Family, FileName, sort_out
+from lamina.log.scan import Batch, FileScan
+from lamina.log.segment import check_header, open_for_reading
+
+
+def replace(
+    files: Files,
+    folder: str,
+    name: str,
+    chunks: Iterable[bytes],
+    family: Family,
+    obsolete: Sequence[str] = (),
+) -> None:
+    """Make ``name`` a file of exactly ``chunks`` (header included), then remove the ``obsolete`` files.
+
+    Durability: when it returns, the new content is synced under its name and the removals are too.
+    Order: a crash may leave obsolete files behind; the caller must be able to tell, from what is in ``name``, that
+        they are obsolete.
+    Raises: DiskFull, DiskError; then the old file is still there, untouched.
+    """
+    path = join(folder, name)
+    temporary = path + family.temporary_suffix
+    try:
+        _remove_if_there(files, temporary)
+        file = files.create(temporary)
+        try:
+            for chunk in chunks:
+                write_all(file, [chunk])
+            file.sync()
+        finally:
+            file.close()
+        index.discard(files, folder, name)
+        files.rename(temporary, path)
+        files.sync_folder(folder)
+    except OSError as error:
+        _remove_quietly(files, temporary)
+        raise from_os(error, "replace the file", path) from error
+    except BaseException:
+        _remove_quietly(files, temporary)
+        raise
+    if obsolete:
+        remove(files, folder, obsolete)
+
+
+def remove(files: Files, folder: str, names: Sequence[str]) -> None:
+    """Remove sealed files, oldest first, so that a crash in between leaves no hole."""
+    for name in names:
+        try:
+            _remove_if_there(files, join(folder, name))
+        except OSError as error:
+            raise from_os(error, "remove the file", join(folder, name)) from error
+        index.discard(files, folder, name)
+    try:
+        files.sync_folder(folder)
+    except OSError as error:
+        raise from_os(error, "sync the folder", folder) from error
+
+
+@dataclass(slots=True)
+class RewriteReport:
+    """What cleaning a file did."""
+
+    kept: int = 0
+    dropped: int = 0
+    is_removed: bool = False
+
+
+def drop_records(
+    files: Files,
+    folder: str,
+    name: FileName,
+    family: Family,
+    keep: Callable[[int, bytes], bool],
+    max_payload: int = MAX_PAYLOAD,
+) -> RewriteReport:
+    """Rewrite a sealed file without the records that ``keep(time, payload)`` turns down; the rest stays byte for byte.
+
+    Nothing is written when everything is kept. A file of which nothing is kept is removed, unless its absence would
+    look like a loss: then its header and end mark stay.
+    Raises: Corruption (nothing was changed), DiskFull, DiskError.
+    """
+    report = RewriteReport()
+    file = open_for_reading(files, folder, name.name)
+    try:
+        format = check_header(file, name.name)
+        decisions = _decide(file, name, format, keep, max_payload, report)
+        if not report.dropped:
+            return report
+        if report.kept == 0 and _may_vanish(files, folder, name, family):
+            remove(files, folder, [name.name])
+            report.is_removed = True
+        else:
+            replace(files, folder, name.name, _kept_bytes(file, format, decisions, max_payload), family)
+    finally:
+        file.close()
+    return report
+
+
+_GOES, _STAYS, _STANDS_IN = range(3)
+
+
+def _decide(
+    file: File,
+    name: FileName,
+    format: Format,
+    keep: Callable[[int, bytes], bool],
+    max_payload: int,
+    report: RewriteReport,
+) -> bytearray:
+    """One byte a record: whether it stays. The kernel's own marks do."""
+    decisions = bytearray()
+    newest = -1
+    scan = FileScan(file, max_payload=max_payload)
+    for batch in scan:
+        for at, time_ns in enumerate(batch.times):
+            payload = batch.payload(at)
+            is_mark = format.is_mark(payload)
+            stays = is_mark or keep(time_ns, payload)
+            if format.reaches(time_ns, payload):
+                newest = len(decisions)
+            decisions.append(_STAYS if stays else _GOES)
+            report.kept += stays and not is_mark
+            report.dropped += not stays
+    if scan.why is not Stop.END:
+        raise Corruption(name.name, scan.stop, REASONS[scan.why])
+    if newest >= 0 and decisions[newest] == _GOES:
+        # Something must show how far the file reached, so that it is seen to be whole (Format.reaches).
+        decisions[newest] = _STANDS_IN
+    return decisions
+
+
+def _kept_bytes(file: File, format: Format, decisions: bytearray, max_payload: int) -> Iterator[bytes]:
+    yield format.header
+    number = 0
+    for batch in FileScan(file, max_payload=max_payload):
+        for at, time_ns in enumerate(batch.times):
+            if decisions[number] == _STAYS:
+                yield _record_bytes(batch, at)
+            elif decisions[number] == _STANDS_IN:
+                yield kernel.encode_many(time_ns, (format.watermark(time_ns),))
+            number += 1
+
+
+def _record_bytes(batch: Batch, at: int) -> bytes:
+    start = batch.record_offset(at) - batch.base
+    end = batch.offsets[at] + batch.lengths[at] + 4
+    return bytes(batch.data[start:end])
+
+
+def _may_vanish(files: Files, folder: str, name: FileName, family: Family) -> bool:
+    """Numbers show where a file was taken away; in time-named logs only the oldest may go without a trace."""
+    return family.name != "timed" or name == sort_out(files.list(folder)).of_family(family)[0]
+
+
+def remove_leftovers(files: Files, folder: str, names: Sequence[str]) -> None:
+    """Undo half-done replacements that a crash left behind."""
+    if names:
+        remove(files, folder, names)
+
+
+def _remove_if_there(files: Files, path: str) -> None:
+    try:
+        files.remove(path)
+    except FileNotFoundError:
+        return
+
+
+def _remove_quietly(files: Files, path: str) -> None:
+    """Clean up after another error, which is the one to report."""
+    try:
+        files.remove(path)
+    except OSError:
+        return
