@@ -42,7 +42,7 @@ unit: $(READY)
 	@$(BIN)/python -m pytest -n auto
 
 mutants: $(READY)  ## plant each known mistake and see the suite catch it
-	@$(BIN)/python -m tests.mutants
+	@$(BIN)/python -m pytest -n auto tests/crash/test_mutants.py
 
 campaign: $(READY)  ## ten times the crash exploration of make test
 	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property

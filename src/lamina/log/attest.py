@@ -7,9 +7,10 @@ If a watermark behind the bad place vouches for a time later than the last good 
 synced: it is damage.
 
 What cannot be told: rot within the last batch that nobody vouched for. What could mislead: a payload that holds a
-watermark of its own. So a watermark counts only if it is a whole record, later than the bad record says it is, and
-vouches for nothing later than itself. A client that forges one into a payload which is then torn makes the log refuse
-to open, naming the place; it cannot make records disappear.
+watermark of its own. So a watermark counts only outside of the bad record, where its size can be believed (a whole
+record follows), and else only if it is later than the bad record says it is; and it must be a whole record that vouches
+for nothing later than itself. A client that forges one into a payload which is then torn makes the log refuse to open,
+naming the place; it cannot make records disappear.
 """
 
 from __future__ import annotations
@@ -33,12 +34,18 @@ def is_attested(
     file: File, bad_at: int, end: int, last_good_ns: int, format: Format, max_payload: int = frame.MAX_PAYLOAD
 ) -> bool:
     """A watermark behind ``bad_at`` vouches for records later than ``last_good_ns``: the bad place is damage."""
-    bad = frame.decode_head(start := read_at(file, bad_at, 25), 0, len(start), max_payload)
-    not_before = bad.time_ns if isinstance(bad, Head) else last_good_ns
+    start, not_before = bad_at, last_good_ns
+    bad = _head_at(file, bad_at, end, max_payload)
+    if isinstance(bad, Head):
+        behind = bad_at + bad.end
+        if behind == end or (behind < end and isinstance(read_record(file, behind, end, max_payload), Head)):
+            start = behind  # its size is right: what lies inside is its payload
+        else:
+            not_before = max(last_good_ns, bad.time_ns)
     head_size = frame.TIME.size + 1
-    for found in _find(file, re.compile(re.escape(format.watermark_prefix)), bad_at, end):
+    for found in _find(file, re.compile(re.escape(format.watermark_prefix)), start, end):
         at = found - head_size
-        if at < max(bad_at, HEADER_SIZE):
+        if at < max(start, HEADER_SIZE):
             continue
         head = read_record(file, at, end, max_payload)
         if isinstance(head, Stop) or head.time_ns <= not_before:

@@ -107,7 +107,7 @@ class Committing(Protocol):
     """What a committer serves: a log."""
 
     def run_round(self) -> float | None:
-        """Do what is due. Returns the seconds after which to come again, None for: when nudged."""
+        """Do what is due. Has itself called again when something will be due by the clock."""
 
 
 class Committer:
@@ -122,13 +122,23 @@ class Committer:
 
     def nudge(self, log: Committing) -> None:
         """There is something to do for ``log``."""
-        with self._wake:
-            if self._thread is None and not self._is_stopping:
-                self._thread = threading.Thread(target=self._run, name="lamina-commit", daemon=True)
-                self._thread.start()
-            if log not in self._nudged:
+        if log not in self._nudged:
+            with self._wake:
                 self._nudged[log] = None
-                self._wake.notify()
+                self._rouse()
+
+    def come_again(self, log: Committing, seconds: float) -> None:
+        """There will be something to do for ``log`` by then, unless it was said before."""
+        if log not in self._due:
+            with self._wake:
+                self._due[log] = time.monotonic() + seconds
+                self._rouse()
+
+    def _rouse(self) -> None:
+        if self._thread is None and not self._is_stopping:
+            self._thread = threading.Thread(target=self._run, name="lamina-commit", daemon=True)
+            self._thread.start()
+        self._wake.notify()
 
     def forget(self, log: Committing) -> None:
         """``log`` is closing; it is not called again once its own commit lock was taken."""
@@ -161,10 +171,7 @@ class Committer:
                 for log in logs:
                     self._due.pop(log, None)
             for log in logs:
-                again = log.run_round()
-                if again is not None:
-                    with self._wake:
-                        self._due[log] = time.monotonic() + again
+                log.run_round()
 
     def _seconds_to_next(self) -> float | None:
         return min(self._due.values()) - time.monotonic() if self._due else None

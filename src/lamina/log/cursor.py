@@ -6,15 +6,14 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from lamina.errors import Corruption, Gap
+from lamina.errors import Gap
 from lamina.log import frame
 from lamina.log import index as indexes
-from lamina.log.files import read_at
 from lamina.log.frame import Stop
 from lamina.log.index import Index
 from lamina.log.naming import FileName
-from lamina.log.reader import Reader, Record, Segment
-from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
+from lamina.log.reader import Reader, Record, Segment, attested_at_head, check_whole
+from lamina.log.scan import HEADER_SIZE, Batch, FileScan
 
 SAFETY_POLL_S: Final = 0.5  # a reader beside another process's writer looks this often even if no change was told
 
@@ -39,8 +38,8 @@ class Cursor:
         self._file: FileName | None = None
         self._identity = (0, 0)
         self._at = HEADER_SIZE
+        self._began_at_head = False
         self._last_data = 0
-        self._ends_with_gap = False
 
     def __iter__(self) -> Iterator[Record]:
         """Raises: Gap, Corruption, DiskError. After any of them the cursor still stands where it was."""
@@ -96,11 +95,11 @@ class Cursor:
                 if len(payload) in mark_sizes and segment.format.is_mark(payload):
                     self._pass_mark(segment, payload, time_ns)
                 elif self._from is not None and time_ns < self._from:
-                    self._last_data, self._ends_with_gap = time_ns, False
+                    self._last_data = time_ns
                 else:
                     # Moved before the record is given: whoever stops reading there goes on behind it.
                     self._from = None
-                    self._last_data, self._ends_with_gap = time_ns, False
+                    self._last_data = time_ns
                     self._at = _end_of(batch, place)
                     yield Record(time_ns, payload, name, batch.record_offset(place))
             self._at = batch.end
@@ -109,12 +108,11 @@ class Cursor:
 
     def _pass_mark(self, segment: Segment, payload: bytes, time_ns: int) -> None:
         if segment.format.reaches(time_ns, payload):
-            self._last_data, self._ends_with_gap = time_ns, False
+            self._last_data = time_ns
         lost = segment.format.read_gap(payload)
         if lost is None:
             return
         self.gaps.append((self._last_data, lost))
-        self._ends_with_gap = True
         if self._must_not_miss and self._from is None:
             self._from = time_ns + 1
             raise Gap(self.position, time_ns, why=f"{lost} damaged bytes were quarantined")
@@ -157,11 +155,13 @@ class Cursor:
                 self._check_nothing_removed(segment)
             if self._from is not None and number == place:
                 self._at = self._reader.index_of(segment).seek(self._from)
+                self._began_at_head = self._at == HEADER_SIZE
             return segment
         return None
 
     def _enter(self, segment: Segment) -> None:
         self._file, self._identity, self._at = segment.name, segment.file.identity, HEADER_SIZE
+        self._began_at_head = True
 
     def _next(self, segment: Segment) -> Segment | None:
         """The file to read when this one has given all it had; None at the end of the log."""
@@ -182,8 +182,8 @@ class Cursor:
             try:
                 if name == names[0]:
                     self._check_nothing_removed(following)
-                elif names[names.index(name) - 1] == segment.name:
-                    self._check_whole(segment, following)
+                elif names[names.index(name) - 1] == segment.name and (self._last_data or self._began_at_head):
+                    check_whole(segment.name, self._at, self._last_data, following, self._reader.max_payload)
             except BaseException:
                 following.file.close()
                 raise
@@ -193,33 +193,12 @@ class Cursor:
 
     def _check_nothing_removed(self, oldest: Segment) -> None:
         """Raises: Gap if the oldest file says that records past our position came before it."""
-        attested = _attested_at_head(oldest, self._reader.max_payload)
+        attested = attested_at_head(oldest, self._reader.max_payload)
         position = max(self.position, self._last_data)
         is_reading = self._must_not_miss or self._last_data > 0
         if attested is not None and is_reading and attested > position:
             raise Gap(position, attested, why=f"the log now begins with {oldest.name.name}")
 
-    def _check_whole(self, segment: Segment, following: Segment) -> None:
-        """Raises: Corruption if the next file vouches for records that this one has lost from its end."""
-        if not _is_next(segment.name, following.name) or not self._last_data or self._ends_with_gap:
-            return
-        attested = _attested_at_head(following, self._reader.max_payload)
-        if attested is not None and attested > self._last_data:
-            raise Corruption(segment.name.name, self._at, f"the file ends early, records up to {attested} are missing")
-
 
 def _end_of(batch: Batch, place: int) -> int:
     return batch.base + batch.offsets[place] + batch.lengths[place] + frame.CRC.size
-
-
-def _is_next(name: FileName, following: FileName) -> bool:
-    """No file can be missing between the two. (Numbers show where cleaning took one away; times do not.)"""
-    return following.family == "timed" or following.number == name.number + 1
-
-
-def _attested_at_head(segment: Segment, max_payload: int) -> int | None:
-    """What the watermark at the head of a file vouches for: the last record of the file before it."""
-    head = read_record(segment.file, HEADER_SIZE, segment.end, max_payload)
-    if isinstance(head, Stop):
-        return None
-    return segment.format.read_watermark(read_at(segment.file, head.payload_at, head.size))

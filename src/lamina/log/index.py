@@ -17,6 +17,7 @@ from array import array
 from bisect import bisect_left
 from typing import Final
 
+from lamina.errors import StorageError
 from lamina.log import frame, kernel
 from lamina.log.files import File, Files, join, read_at, write_all
 from lamina.log.formats import HEADER, Format
@@ -133,7 +134,7 @@ def load(files: Files, folder: str, name: str, file: File) -> Index | None:
         return None
     try:
         data = read_at(kept, 0, kept.size())
-    except OSError:
+    except (OSError, StorageError):
         return None
     finally:
         kept.close()

@@ -87,6 +87,11 @@ def _parse_pwal(name: str) -> FileName | None:
     return None
 
 
+def follows(before: FileName, name: FileName) -> bool:
+    """No file can be missing between the two: numbers show where one was taken away, time-named logs keep a trace."""
+    return name.family == "timed" or (name.family != "pwal" and name.number == before.number + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """How the files of a growing log are named."""
@@ -145,9 +150,13 @@ class Listing:
     companions: list[str]
     foreign: list[str]
 
+    def of_stream(self, stream: str) -> list[FileName]:
+        """The files of one log, oldest first."""
+        return [segment for segment in self.segments if segment.stream == stream]
+
     def of_family(self, family: Family) -> list[FileName]:
-        """The segments of the log that grows in this folder, oldest first."""
-        return [segment for segment in self.segments if segment.stream == family.name]
+        """The files of the log that grows in this folder, oldest first."""
+        return self.of_stream(family.name)
 
     def streams(self) -> dict[str, list[FileName]]:
         """Every log of the folder: its files, oldest first."""

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from lamina.errors import Corruption, from_os
 from lamina.log import attest, frame
 from lamina.log import index as indexes
-from lamina.log.files import File, Files
+from lamina.log.files import File, Files, read_at
 from lamina.log.files.real import RealFiles
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index
-from lamina.log.naming import NUMBERED, Family, FileName, sort_out
+from lamina.log.naming import NUMBERED, Family, FileName, follows, sort_out
 from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 
@@ -63,12 +63,14 @@ class Reader:
         folder: str,
         *,
         family: Family = NUMBERED,
+        stream: str | None = None,
         files: Files | None = None,
         live: Live | None = None,
         max_payload: int = frame.MAX_PAYLOAD,
     ) -> None:
         self.folder = folder
-        self.family = family
+        self.stream = stream or family.name
+        """Which files of the folder are the log (naming.py): one per folder, but for journals and channels."""
         self.files: Files = RealFiles() if files is None else files
         self.live = live
         self.max_payload = max_payload
@@ -129,15 +131,21 @@ class Reader:
         A batch is valid until the next one is asked for. Raises: Corruption.
         """
         names = self.segments()
+        before: tuple[FileName, int, int] | None = None  # name, size and last time of the file before
+        last_data = 0
         for place, name in enumerate(names):
             segment = self.open(name, is_newest=place == len(names) - 1)
             if segment is None:
                 continue
             try:
+                if before is not None:
+                    check_whole(*before, segment, self.max_payload)
                 scan = FileScan(segment.file, HEADER_SIZE, segment.end, self.max_payload)
                 for batch in scan:
                     yield segment, batch
-                self.check_stop(segment, scan)
+                    last_data = newest_data(batch, segment.format) or last_data
+                self.check_stop(segment, scan, last_data)
+                before = (name, segment.end, last_data)
             finally:
                 segment.file.close()
 
@@ -146,7 +154,7 @@ class Reader:
     def segments(self) -> list[FileName]:
         """Files of the log, oldest first. Raises: DiskError."""
         try:
-            return sort_out(self.files.list(self.folder)).of_family(self.family)
+            return sort_out(self.files.list(self.folder)).of_stream(self.stream)
         except OSError as error:
             raise from_os(error, "list the folder", self.folder) from error
 
@@ -161,7 +169,7 @@ class Reader:
             # A live writer's file is readable up to where it says; its files before that one, whole.
             end = live[1] if live is not None and live[0] == name.name else file.size()
             header = read_header(file)
-            if (is_newest and (header_is_torn(header, None) or len(header) < HEADER_SIZE)) or end < HEADER_SIZE:
+            if is_newest and (header_is_torn(header, None) or min(len(header), end) < HEADER_SIZE):
                 file.close()
                 return None
             return Segment(name, file, check_header(file, name.name), end, is_newest=is_newest)
@@ -243,3 +251,26 @@ def records_of(batch: Batch, segment: Segment, start: int = 0) -> Iterator[Recor
         if len(payload) in mark_sizes and segment.format.is_mark(payload):
             continue
         yield Record(batch.times[at], payload, name, batch.record_offset(at))
+
+
+def newest_data(batch: Batch, format: Format) -> int:
+    """Time of the newest record of a batch that shows how far the log reached (Format.reaches), 0 if none does."""
+    for at in range(len(batch.times) - 1, -1, -1):
+        if format.reaches(batch.times[at], batch.payload(at)):
+            return batch.times[at]
+    return 0
+
+
+def check_whole(name: FileName, size: int, last_data: int, following: Segment, max_payload: int) -> None:
+    """Raises: Corruption if the next file vouches for records that this one has lost from its end."""
+    attested = attested_at_head(following, max_payload)
+    if attested is not None and attested > last_data and follows(name, following.name):
+        raise Corruption(name.name, size, f"the file ends early, records up to {attested} are missing")
+
+
+def attested_at_head(segment: Segment, max_payload: int) -> int | None:
+    """What the watermark at the head of a file vouches for: the last record of the file before it."""
+    head = read_record(segment.file, HEADER_SIZE, segment.end, max_payload)
+    if isinstance(head, Stop):
+        return None
+    return segment.format.read_watermark(read_at(segment.file, head.payload_at, head.size))

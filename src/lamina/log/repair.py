@@ -16,7 +16,8 @@ from lamina.log import frame, kernel, recovery, rewrite
 from lamina.log.files import File, Files, join
 from lamina.log.formats import Format
 from lamina.log.index import Index
-from lamina.log.naming import FAMILIES
+from lamina.log.naming import FAMILIES, follows
+from lamina.log.reader import newest_data
 from lamina.log.recovery import Examined, RecoveryReport
 from lamina.log.scan import HEADER_SIZE, FileScan
 from lamina.log.survey import Damage, SegmentSurvey, Survey, survey
@@ -48,19 +49,30 @@ def repair_held(files: Files, folder: str, clock: Clock, max_payload: int = fram
     """Repair every log of a folder. The caller holds its lock. Raises: DiskError, DiskFull."""
     report = RepairReport()
     found = survey(files, folder, max_payload, beside_writer=False)
-    last_ns = 0
+    before: SegmentSurvey | None = None
     try:
-        for segment in found.segments:
+        for segment, following in zip(found.segments, [*found.segments[1:], None], strict=True):
             if segment.damage:
-                _rewrite(files, folder, segment, last_ns, clock, max_payload, report)
+                last_ns = before.last_ns if before is not None else 0
+                neighbours = [near.format for near in (before, following) if near is not None]
+                segment.format = next(filter(None, [segment.format, *neighbours]), None)
+                reach_ns = _attested(segment, following)
+                _rewrite(files, folder, segment, last_ns, reach_ns, clock, max_payload, report)
             elif segment.torn is not None:
                 _cut(files, folder, segment, clock, report)
-            last_ns = segment.last_ns
+            before = segment
         rewrite.remove_leftovers(files, folder, found.listing.leftovers)
     except OSError as error:
         raise from_os(error, "repair the log", folder) from error
     report.done += [f"{name}: removed a half-done replacement" for name in found.listing.leftovers]
     return report
+
+
+def _attested(segment: SegmentSurvey, following: SegmentSurvey | None) -> int:
+    """How far the file after it says that a file reached."""
+    if following is None or following.name.stream != segment.name.stream:
+        return 0
+    return following.attested_ns or 0 if follows(segment.name, following.name) else 0
 
 
 def _cut(files: Files, folder: str, segment: SegmentSurvey, clock: Clock, report: RepairReport) -> None:
@@ -78,11 +90,12 @@ def _rewrite(
     folder: str,
     segment: SegmentSurvey,
     last_ns: int,
+    reach_ns: int,
     clock: Clock,
     max_payload: int,
     report: RepairReport,
 ) -> None:
-    """Take the damaged ranges out of a file. ``last_ns`` is the last time in the file before it."""
+    """Take the damaged ranges out of a file; the one before it ends at ``last_ns``, it should reach ``reach_ns``."""
     name = segment.name.name
     if segment.format is None or not all(damage.is_repairable for damage in segment.damage):
         report.left += segment.damage
@@ -105,23 +118,36 @@ def _rewrite(
             report.done.append(f"{name}, byte {end}: cut a torn tail, kept in {kept_as}")
         else:
             end = segment.bytes
-        chunks = _chunks_without(file, segment.damage, end, last_ns, segment.format, max_payload)
+        chunks = _chunks_without(file, segment.damage, end, last_ns, reach_ns, segment.format, max_payload)
         rewrite.replace(files, folder, name, chunks, family)
     finally:
         file.close()
 
 
 def _chunks_without(
-    file: File, damaged: list[Damage], end: int, last_ns: int, format: Format, max_payload: int
+    file: File, damaged: list[Damage], end: int, last_ns: int, reach_ns: int, format: Format, max_payload: int
 ) -> Iterator[bytes]:
     yield format.header
-    at = HEADER_SIZE
+    at, reached_ns = HEADER_SIZE, 0
     for damage in damaged:
         yield from recovery.chunks_of(file, at, damage.offset)
-        for batch in FileScan(file, at, damage.offset, max_payload):
-            last_ns = batch.times[-1]
+        last_ns, reached_ns = _last_times(file, at, damage.offset, format, max_payload, last_ns, reached_ns)
         # One stamp later than the record before: the records lost had later ones still.
         last_ns += 1
         yield kernel.encode_many(last_ns, (format.gap(damage.end - damage.offset),))
-        at = damage.end
+        at = max(damage.end, HEADER_SIZE)
     yield from recovery.chunks_of(file, at, end)
+    last_ns, reached_ns = _last_times(file, at, end, format, max_payload, last_ns, reached_ns)
+    if reached_ns < reach_ns:
+        # Stands in for the last record (Format.reaches): that it is missing is known now.
+        yield kernel.encode_many(reach_ns, (format.watermark(reach_ns),))
+
+
+def _last_times(
+    file: File, start: int, end: int, format: Format, max_payload: int, last_ns: int, reached_ns: int
+) -> tuple[int, int]:
+    """The last time of a range, and of the last record there that shows how far the log reached."""
+    for batch in FileScan(file, start, end, max_payload):
+        last_ns = batch.times[-1]
+        reached_ns = newest_data(batch, format) or reached_ns
+    return last_ns, reached_ns

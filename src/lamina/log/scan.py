@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from lamina.log import frame, kernel
-from lamina.log.files import File, read_at
+from lamina.log.files import File, read_at, read_into
 from lamina.log.formats import HEADER
 from lamina.log.frame import Stop
 
@@ -66,7 +66,7 @@ class FileScan:
     def __iter__(self) -> Iterator[Batch]:
         while self.stop < self._end:
             view = memoryview(self._buffer)[: self._end - self.stop]
-            filled = self._file.read_into(view, self.stop)
+            filled = read_into(self._file, view, self.stop)
             found = kernel.scan(view, 0, filled, self._max_payload)
             base, self.stop, self.why = self.stop, self.stop + found.stop, found.why
             if len(found.times):

@@ -28,10 +28,7 @@ def open_for_reading(files: Files, folder: str, name: str) -> File:
 
 
 def read_header(file: File) -> bytes:
-    try:
-        return read_at(file, 0, HEADER_SIZE)
-    except OSError as error:
-        raise from_os(error, "read the file", file.path) from error
+    return read_at(file, 0, HEADER_SIZE)
 
 
 def header_is_torn(header: bytes, format: Format | None) -> bool:

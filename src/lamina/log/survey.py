@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from lamina.errors import Corruption, WrongFormat, from_os
 from lamina.log import frame
 from lamina.log.attest import is_attested, next_record
-from lamina.log.files import File, Files, join, read_at
+from lamina.log.files import File, Files, join
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
-from lamina.log.naming import FAMILIES, FileName, Listing, sort_out
-from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
+from lamina.log.naming import FAMILIES, FileName, Listing, follows, sort_out
+from lamina.log.scan import HEADER_SIZE, Batch, FileScan
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 
 Progress = Callable[[int, int], None]
@@ -57,8 +57,9 @@ class SegmentSurvey:
     first_ns: int = 0
     last_ns: int = 0
     last_data_ns: int = 0
+    attested_ns: int | None = None
+    """The watermark at the head of the file vouches for the file before it up to here."""
     gaps: int = 0
-    ends_with_gap: bool = False
     torn: Torn | None = None
     damage: list[Damage] = field(default_factory=list)
 
@@ -137,8 +138,8 @@ def _look_through(
         if not _check_header(file, segment, is_newest):
             return segment
         _scan(file, segment, before, is_newest, max_payload, lambda at: progress(done + at, done + segment.bytes))
-        if before is not None and name.family != "pwal":
-            _check_end_of(before, segment, file, max_payload)
+        if before is not None:
+            _check_end_of(before, segment)
     except OSError as error:
         raise from_os(error, "read the file", file.path) from error
     finally:
@@ -197,9 +198,10 @@ def _scan(
 def _count(segment: SegmentSurvey, batch: Batch, format: Format) -> None:
     if not segment.records:
         segment.first_ns = batch.times[0]
+        if batch.base == HEADER_SIZE:
+            segment.attested_ns = format.read_watermark(batch.payload(0))
     segment.records += len(batch.times)
     segment.last_ns = batch.times[-1]
-    segment.ends_with_gap = False
     marks: set[int] = set()
     for prefix in format.reserved:
         if batch.lengths.count(len(prefix) + 8):
@@ -208,24 +210,18 @@ def _count(segment: SegmentSurvey, batch: Batch, format: Format) -> None:
     segment.marks += len(marks)
     gaps = {at for at in marks if format.read_gap(batch.payload(at)) is not None}
     segment.gaps += len(gaps)
-    segment.ends_with_gap = len(batch.times) - 1 in gaps
     places = range(len(batch.times) - 1, -1, -1)
     data = next((at for at in places if format.reaches(batch.times[at], batch.payload(at))), None)
     if data is not None:
         segment.last_data_ns = batch.times[data]
 
 
-def _check_end_of(before: SegmentSurvey, segment: SegmentSurvey, file: File, max_payload: int) -> None:
-    """The watermark at the head of a file vouches for the last record of the file before it."""
-    assert segment.format is not None
-    is_next = segment.name.family == "timed" or segment.name.number == before.name.number + 1
-    head = read_record(file, HEADER_SIZE, segment.bytes, max_payload)
-    if isinstance(head, Stop) or not is_next or before.ends_with_gap or before.damage:
+def _check_end_of(before: SegmentSurvey, segment: SegmentSurvey) -> None:
+    attested = segment.attested_ns
+    if attested is None or attested <= before.last_data_ns or before.damage or not follows(before.name, segment.name):
         return
-    attested = segment.format.read_watermark(read_at(file, head.payload_at, head.size))
-    if attested is not None and attested > before.last_data_ns:
-        reason = f"the file ends early, records up to {attested} are missing"
-        before.damage.append(Damage(before.name.name, before.bytes, before.bytes, reason))
+    reason = f"the file ends early, records up to {attested} are missing"
+    before.damage.append(Damage(before.name.name, before.bytes, before.bytes, reason))
 
 
 def as_dict(result: Survey) -> dict[str, object]:

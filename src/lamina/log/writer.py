@@ -304,7 +304,10 @@ class Log:
     def run_round(self) -> float | None:
         """Write what gathered and do what is due. Returns the seconds until something is due by the clock."""
         with self._commit:
-            return self._round()
+            again = self._round()
+        if again is not None and self._committer is not None:
+            self._committer.come_again(self, again)
+        return again
 
     def rotate(self) -> str | None:
         """Seal the active file now. Returns its name, or None if nothing was in it."""

@@ -117,8 +117,8 @@ class PowerLoss(MemoryFiles):
 
     # -- the states ----------------------------------------------------------------------------------------------
 
-    def states(self, *, per_point: int = 200, seed: int = 0) -> Iterator[PowerLossState]:
-        """Every distinct disk that a power cut at any point could leave.
+    def states(self, *, per_point: int = 200, seed: int = 0, at: int | None = None) -> Iterator[PowerLossState]:
+        """Every distinct disk that a power cut at any point (or just ``at`` that one) could leave.
 
         Where a point allows more than ``per_point`` disks, they are drawn at random with ``seed``, after each thing
         that can happen to each file and name was taken once.
@@ -129,6 +129,8 @@ class PowerLoss(MemoryFiles):
         for point in range(len(self._operations) + 1):
             if point:
                 disk.do(*self._operations[point - 1])
+            if at not in (None, point):
+                continue
             notes = [fact for when, fact in self._notes if when <= point]
             for names, label, is_kill in disk.outcomes(per_point, rng):
                 digest = _digest(names, len(notes), is_kill)
@@ -229,7 +231,10 @@ def _content_outcomes(inode: _Inode, rng: random.Random) -> Iterator[tuple[bytes
     yield safe, "unsynced bytes lost"
     yield now, "unsynced bytes kept"
     for number, version in enumerate(inode.versions[:-1]):
-        yield version, f"writes {number + 1} to {len(inode.versions)} lost"
+        yield version, f"writes {number + 2} to {len(inode.versions)} lost"
+        if len(version) > len(safe):
+            padded = version[: len(now)] + bytes(max(len(now) - len(version), 0))
+            yield padded, f"content after write {number + 1}, length after the last"
     longest = max((safe, *inode.versions), key=len)
     start = len(inode.safe)
     for cut in _cuts(start, len(now), rng):

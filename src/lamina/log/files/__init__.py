@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from lamina.errors import from_os
+
 
 class File(Protocol):
     """One open file. It stays readable after it was renamed or removed."""
@@ -90,10 +92,18 @@ class Files(Protocol):
     def watch(self, folder: str) -> Watch: ...
 
 
+def read_into(file: File, buffer: memoryview, offset: int) -> int:
+    """Fill ``buffer`` from ``offset``. Raises: DiskError naming the file."""
+    try:
+        return file.read_into(buffer, offset)
+    except OSError as error:
+        raise from_os(error, "read the file", file.path) from error
+
+
 def read_at(file: File, offset: int, size: int) -> bytes:
-    """Up to ``size`` bytes from ``offset``."""
+    """Up to ``size`` bytes from ``offset``. Raises: DiskError naming the file."""
     buffer = bytearray(size)
-    return bytes(buffer[: file.read_into(memoryview(buffer), offset)])
+    return bytes(buffer[: read_into(file, memoryview(buffer), offset)])
 
 
 def write_all(file: File, parts: Sequence[bytes]) -> None:

@@ -1,0 +1,269 @@
+"""``lamina log``: look at, check and mend any folder of log files, also while a server writes to it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+
+import click
+
+from lamina.cli.main import EXIT_DAMAGE, EXIT_REPAIRED
+from lamina.cli.render import as_json, out, print_json, print_table, progress_bar
+from lamina.errors import BadOption, from_os
+from lamina.log.files.real import RealFiles
+from lamina.log.naming import FAMILIES, Listing, sort_out
+from lamina.log.reader import Reader, Segment
+from lamina.log.scan import Batch
+from lamina.log.survey import Survey, as_dict, survey
+from lamina.units import parse_time, show_bytes, show_time
+
+folder_argument = click.argument("folder", metavar="DIR", type=click.Path())
+FILES = RealFiles()
+PREVIEW = 60
+
+
+@click.group()
+def log() -> None:
+    """Look at, check and mend a folder of log files.
+
+    Works on any folder of lamina or workq logs, also beside a running server, and changes nothing
+    except for `repair --yes`.
+    """
+
+
+def _listing(folder: str) -> Listing:
+    try:
+        return sort_out(FILES.list(folder))
+    except OSError as error:
+        raise from_os(error, "list the folder", folder) from error
+
+
+@log.command()
+@folder_argument
+@as_json
+def stat(folder: str, as_json: bool) -> None:
+    """Show the files of a log: size, records, first and last time."""
+    with progress_bar("reading") as progress:
+        found = survey(FILES, folder, progress=progress)
+    rows = [
+        {
+            "file": segment.name.name,
+            "format": segment.format.name if segment.format else None,
+            "bytes": segment.bytes,
+            "records": segment.records - segment.marks,
+            "marks": segment.marks,
+            "first_time_ns": segment.first_ns or None,
+            "last_time_ns": segment.last_ns or None,
+        }
+        for segment in found.segments
+    ]
+    if as_json:
+        print_json({"folder": folder, "writer": found.holder, "segments": rows})
+        return
+    print_table(
+        ["file", "kind", "size ", "records ", "first record", "last record"],
+        [
+            [
+                row["file"],
+                row["format"] or "?",
+                show_bytes(int(str(row["bytes"]))),
+                row["records"],
+                _moment(row["first_time_ns"]),
+                _moment(row["last_time_ns"]),
+            ]
+            for row in rows
+        ],
+    )
+    writer = f", written by {found.holder}" if found.holder else ""
+    records = found.records - sum(segment.marks for segment in found.segments)
+    out.print(f"{len(rows)} files, {show_bytes(found.bytes)}, {records:,} records{writer}", markup=False)
+    _print_other_files(found)
+
+
+def _moment(time_ns: object) -> str:
+    return show_time(time_ns) if isinstance(time_ns, int) else "-"
+
+
+def _print_other_files(found: Survey) -> None:
+    for name in found.listing.foreign:
+        out.print(f"not a log file, left alone: {name!r}", markup=False)
+    for name in found.listing.leftovers:
+        out.print(f"left behind by a crash, ignored: {name}", markup=False)
+
+
+@log.command()
+@folder_argument
+@click.option("--since", metavar="TIME", help="Only records at or after: 2026-11-15T06:17:00Z, nanoseconds, or -5m.")
+@click.option("--until", metavar="TIME", help="Only records before.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Stop after N records.")
+@as_json
+def dump(folder: str, since: str | None, until: str | None, limit: int | None, as_json: bool) -> None:
+    """Print every record, in log order, the kernel's own marks included.
+
+    With --json one object a line: time_ns, file, offset, size (of the payload), payload (base64); marks also say which.
+    """
+    start = parse_time(since) if since else None
+    end = parse_time(until) if until else None
+    count = 0
+    for stream in _listing(folder).streams():
+        for segment, batch in Reader(folder, stream=stream, files=FILES).batches():
+            for line in _dump_lines(segment, batch, start, end, as_json):
+                click.echo(line)
+                count += 1
+                if limit is not None and count >= limit:
+                    return
+
+
+def _dump_lines(segment: Segment, batch: Batch, since: int | None, until: int | None, as_json: bool) -> Iterator[str]:
+    name = segment.name.name
+    for at, time_ns in enumerate(batch.times):
+        if (since is not None and time_ns < since) or (until is not None and time_ns >= until):
+            continue
+        payload = batch.payload(at)
+        yield _line(segment, time_ns, name, batch.record_offset(at), payload, as_json)
+
+
+def _line(segment: Segment | None, time_ns: int, name: str, offset: int, payload: bytes, as_json: bool) -> str:
+    mark = _mark(segment, payload) if segment is not None else None
+    if not as_json:
+        shown = f"<{mark}>" if mark else repr(payload[:PREVIEW])[1:] + ("..." if len(payload) > PREVIEW else "")
+        return f"{show_time(time_ns)}  {name}:{offset}  {len(payload)} B  {shown}"
+    facts: dict[str, object] = {
+        "time_ns": time_ns,
+        "file": name,
+        "offset": offset,
+        "size": len(payload),
+        "payload": base64.b64encode(payload).decode(),
+    }
+    if mark:
+        facts["mark"] = mark
+    return json.dumps(facts, separators=(",", ":"))
+
+
+def _mark(segment: Segment, payload: bytes) -> str | None:
+    if (synced := segment.format.read_watermark(payload)) is not None:
+        return f"watermark: synced up to {synced}"
+    if (lost := segment.format.read_gap(payload)) is not None:
+        return f"gap: {lost} bytes lost"
+    return None
+
+
+@log.command()
+@folder_argument
+@as_json
+def verify(folder: str, as_json: bool) -> int:
+    """Check every byte: frames, checksums, torn tails, damage, missing ends.
+
+    A torn tail is what a crash leaves and is cut at the next open: exit 0. Damage: exit 6.
+    """
+    with progress_bar("checking") as progress:
+        found = survey(FILES, folder, progress=progress)
+    if as_json:
+        print_json(as_dict(found))
+    else:
+        _print_survey(found)
+    return EXIT_DAMAGE if found.damage else 0
+
+
+def _print_survey(found: Survey) -> None:
+    out.print(f"{len(found.segments)} files, {found.records:,} records, {show_bytes(found.bytes)}", markup=False)
+    for torn in found.torn:
+        text = f"torn tail: {torn.file}, byte {torn.offset}: {torn.bytes} bytes ({torn.reason})"
+        out.print(text, style="yellow", markup=False)
+    for damage in found.damage:
+        text = f"damage: {damage.file}, byte {damage.offset} to {damage.end}: {damage.reason}"
+        out.print(text, style="bold red", markup=False)
+    gaps = sum(segment.gaps for segment in found.segments)
+    if gaps:
+        out.print(f"{gaps} gaps, from earlier repairs", style="yellow", markup=False)
+    _print_other_files(found)
+    if found.damage:
+        out.print('damage found; see "lamina log repair"', markup=False)
+    elif found.torn:
+        out.print("no damage; the torn tail is cut when the log is next opened", markup=False)
+    else:
+        out.print("no damage", style="green")
+
+
+@log.command()
+@folder_argument
+@click.option("--yes", is_flag=True, help="Do it. Without this, only show what would be done.")
+@as_json
+def repair(folder: str, yes: bool, as_json: bool) -> int:
+    """Cut torn tails and quarantine damage, keeping every byte that is taken out.
+
+    Cut tails go to FILE.torn-TIME, damaged ranges to FILE.broken-TIME; a gap mark stays in their place.
+    Exit 0: nothing to do (or, without --yes, no damage). 5: repaired. 6: damage is left.
+    """
+    from lamina.log.repair import plan
+
+    with progress_bar("checking") as progress:
+        found = survey(FILES, folder, progress=progress)
+    steps = plan(found)
+    if not yes or not steps:
+        if as_json:
+            print_json({"would_do": steps, **as_dict(found)})
+        else:
+            for step in steps:
+                out.print(f"would: {step}", markup=False)
+            out.print("run again with --yes to do it" if steps else "nothing to repair", markup=False)
+        return EXIT_DAMAGE if found.damage else 0
+    return _repair(folder, found.listing, as_json)
+
+
+def _repair(folder: str, listing: Listing, as_json: bool) -> int:
+    from lamina.clock import SystemClock
+    from lamina.log import lock
+    from lamina.log.repair import repair_held
+
+    families = sorted({name.family for name in listing.segments} or {"numbered"})
+    names = {FAMILIES[family].lock_name: FAMILIES[family] for family in families}
+    held = []
+    try:
+        for family in names.values():
+            held.append(lock.take(FILES, folder, family))
+        report = repair_held(FILES, folder, SystemClock())
+    finally:
+        for each in held:
+            each.release()
+    if as_json:
+        left = [{"file": damage.file, "offset": damage.offset, "reason": damage.reason} for damage in report.left]
+        print_json({"done": report.done, "left": left})
+    else:
+        for step in report.done:
+            out.print(step, markup=False)
+        for damage in report.left:
+            out.print(f"left alone: {damage.file}: {damage.reason}", style="bold red", markup=False)
+    return EXIT_DAMAGE if report.left else EXIT_REPAIRED
+
+
+@log.command()
+@folder_argument
+@click.option(
+    "-n", "--last", metavar="N", type=click.IntRange(min=0), default=10, help="Begin with the last N records."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on as records come, until interrupted.")
+@click.option("--since", metavar="TIME", help="Begin with the first record at or after this time instead.")
+@click.option("--log", "stream", metavar="NAME", help="Which log, if the folder holds several.")
+@as_json
+def tail(folder: str, last: int, follow: bool, since: str | None, stream: str | None, as_json: bool) -> None:
+    """Print the newest records, and with -f those that come."""
+    reader = Reader(folder, stream=stream or _only_stream(folder), files=FILES)
+    if since is not None:
+        cursor = reader.read(since=parse_time(since))
+    else:
+        newest = reader.last(last)
+        for record in newest:
+            click.echo(_line(None, record.time_ns, record.file, record.offset, record.payload, as_json))
+        position = newest[-1].time_ns if newest else next((r.time_ns for r in reader.backwards()), 0)
+        cursor = reader.read(since=position + 1)
+    for record in cursor.follow() if follow else cursor if since is not None else ():
+        click.echo(_line(None, record.time_ns, record.file, record.offset, record.payload, as_json))
+
+
+def _only_stream(folder: str) -> str:
+    streams = list(_listing(folder).streams())
+    if len(streams) > 1:
+        raise BadOption(f"{folder} holds {len(streams)} logs", hint=f"choose one with --log: {', '.join(streams)}")
+    return streams[0] if streams else "numbered"

@@ -1,0 +1,74 @@
+"""The command line. One file per family of verbs; this one holds them together and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from lamina._version import VERSION
+from lamina.errors import Corruption, LaminaError
+
+EXIT_ERROR: Final = 1
+EXIT_REPAIRED: Final = 5
+EXIT_DAMAGE: Final = 6
+EXIT_INTERRUPTED: Final = 130
+
+
+def main() -> None:
+    """Entry point of the ``lamina`` command."""
+    try:
+        import click  # noqa: F401
+        import rich  # noqa: F401
+    except ImportError:
+        sys.stderr.write('The lamina command needs two more packages: pip install "lamina[cli]"\n')
+        sys.exit(EXIT_ERROR)
+    sys.exit(_run())
+
+
+def _run() -> int:
+    import click
+
+    from lamina.cli.demo import demo
+    from lamina.cli.log import log
+
+    @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+    @click.version_option(VERSION, prog_name="lamina")
+    def lamina() -> None:
+        """Jobs, queues, topics and state on one append-only log that survives any crash.
+
+        Exit codes: 0 fine, 1 error, 2 wrong usage, 5 damage was repaired, 6 damage is left.
+        """
+
+    lamina.add_command(demo)
+    lamina.add_command(log)
+    try:
+        result = lamina.main(standalone_mode=False, prog_name="lamina")
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except LaminaError as error:
+        return _show(error)
+    except BrokenPipeError:
+        # Whoever read our output has had enough: not an error, and nothing more can be said to them.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+
+
+def _show(error: LaminaError) -> int:
+    from lamina.cli.render import err, print_json
+
+    if "--json" in sys.argv:
+        print_json({"error": error.as_dict()})
+    err.print(f"[bold red]error[/] {error.code}: ", end="")
+    err.print(error.message, markup=False)
+    if error.hint:
+        err.print(f"  {error.hint}", markup=False)
+    return EXIT_DAMAGE if isinstance(error, Corruption) else EXIT_ERROR
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""Planted mistakes: small, plausible bugs of the kernel, each of which the tests must catch.
+
+A mutant is one edit of one source file. If the text it edits is no longer there, the mutant must be brought up to
+date: that is an error, not a pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNIT = ("tests/unit/test_writer.py", "tests/unit/test_disk_errors.py", "tests/unit/test_recovery.py")
+READ = ("tests/unit/test_reader.py", "tests/unit/test_recovery.py")
+CUTS = ("tests/crash/test_power_loss.py",)
+BYTES = ("tests/crash/test_every_byte.py",)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    """Which tests must catch it."""
+
+
+MUTANTS = [
+    Mutant(
+        "acknowledge before sync",
+        "tail.py",
+        "                segment.sync()\n            except OSError as error:\n"
+        '                raise self._failed("sync the file", error) from error\n            self.stats.syncs += 1',
+        "                pass\n            except OSError as error:\n                raise\n            self.stats.syncs += 1",
+        CUTS,
+    ),
+    Mutant(
+        "no folder sync when a file appears",
+        "tail.py",
+        "            self._files.sync_folder(self._folder)",
+        "            pass",
+        CUTS,
+    ),
+    Mutant(
+        "old segment not synced at rotation",
+        "tail.py",
+        "hole.\n            self.sync()",
+        "hole.\n            self.synced = self.written",
+        CUTS,
+    ),
+    Mutant("rename without sync", "rewrite.py", "            file.sync()\n", "", CUTS),
+    Mutant(
+        "delete before rename",
+        "rewrite.py",
+        "        files.rename(temporary, path)\n",
+        "        _remove_if_there(files, path)\n        files.sync_folder(folder)\n        files.rename(temporary, path)\n",
+        CUTS,
+    ),
+    Mutant(
+        "no folder sync after rename, before obsolete files go",
+        "rewrite.py",
+        "        files.rename(temporary, path)\n        files.sync_folder(folder)\n",
+        "        files.rename(temporary, path)\n",
+        ("tests/unit/test_rewrite.py",),
+    ),
+    Mutant(
+        "new file written in place of the old one",
+        "rewrite.py",
+        "    temporary = path + family.temporary_suffix\n",
+        "    temporary = path\n",
+        CUTS,
+    ),
+    Mutant("tail not cut", "recovery.py", "            file.truncate(keep)\n", "", CUTS),
+    Mutant(
+        "cut not synced",
+        "recovery.py",
+        "            file.truncate(keep)\n            file.sync()\n",
+        "            file.truncate(keep)\n",
+        UNIT,
+    ),
+    Mutant(
+        "torn bytes thrown away",
+        "recovery.py",
+        "        is_worth_keeping = size > max(keep, HEADER_SIZE)",
+        "        is_worth_keeping = False",
+        UNIT,
+    ),
+    Mutant(
+        "served before synced",
+        "recovery.py",
+        "    _sync_what_is_kept(files, folder, segments, set(names))\n",
+        "",
+        CUTS,
+    ),
+    Mutant(
+        "stop silently at a bad record",
+        "reader.py",
+        "        why = scan.why or Stop.TRUNCATED\n        name = segment.name.name\n",
+        "        return\n        why = scan.why or Stop.TRUNCATED\n        name = segment.name.name\n",
+        READ,
+    ),
+    Mutant(
+        "checksum not looked at", "frame.py", "    if crc32c(data[at:body_end]) != ", "    if False and 0 != ", BYTES
+    ),
+    Mutant("short write ignored", "segment.py", "            while done < total:", "            while False:", UNIT),
+    Mutant(
+        "failed write not cut back",
+        "segment.py",
+        "            self.file.truncate(size)\n        except OSError:",
+        "            pass\n        except OSError:",
+        UNIT,
+    ),
+    Mutant(
+        "failed cut-back ignored",
+        "tail.py",
+        "            if not failed.is_cut:",
+        "            if False:",
+        UNIT,
+    ),
+    Mutant(
+        "sync error swallowed",
+        "tail.py",
+        '                raise self._failed("sync the file", error) from error\n            self.stats.syncs',
+        "                pass\n            self.stats.syncs",
+        UNIT,
+    ),
+    Mutant(
+        "writes go on after a failed sync",
+        "writer.py",
+        "            self._failure = error\n",
+        "            pass\n",
+        UNIT,
+    ),
+    Mutant(
+        "refused calls forgotten",
+        "writer.py",
+        "            self._refused.add(first, last, error)\n",
+        "",
+        UNIT,
+    ),
+    Mutant(
+        "level overstated",
+        "writer.py",
+        "        return self._synced if level is Level.SYNCED else self._written",
+        "        return self._written",
+        UNIT,
+    ),
+    Mutant(
+        "positions follow the clock back",
+        "writer.py",
+        "            first = max(self._clock.now_ns(), self._last_stamp + 2)",
+        "            first = self._clock.now_ns()",
+        UNIT,
+    ),
+    Mutant(
+        "unsynced records shown under always",
+        "tail.py",
+        "        return segment.name.name, segment.synced_bytes if is_synced else segment.size",
+        "        return segment.name.name, segment.size",
+        READ,
+    ),
+    Mutant(
+        "no watermarks",
+        "tail.py",
+        "        if not self.synced or (self.synced == self._attested and not segment.is_empty):",
+        "        if True:",
+        BYTES,
+    ),
+    Mutant(
+        "watermark vouches for what is not synced",
+        "tail.py",
+        "        return [kernel.encode_many(stamp, (self._format.watermark(self.synced),))]",
+        "        return [kernel.encode_many(stamp, (self._format.watermark(self.written),))]",
+        CUTS,
+    ),
+    Mutant(
+        "damage taken for a torn tail",
+        "attest.py",
+        "        if attested is not None and last_good_ns < attested <= head.time_ns:\n            return True",
+        "        if attested is not None and last_good_ns < attested <= head.time_ns:\n            return False",
+        BYTES,
+    ),
+    Mutant(
+        "any watermark makes a torn tail damage",
+        "attest.py",
+        "last_good_ns < attested <= head.time_ns",
+        "attested <= head.time_ns",
+        CUTS,
+    ),
+    Mutant(
+        "leftovers of a crash stay",
+        "rewrite.py",
+        "    if names:\n        remove(files, folder, names)",
+        "    return",
+        UNIT,
+    ),
+    Mutant(
+        "a dropped last record leaves no trace",
+        "rewrite.py",
+        "        decisions[newest] = _STANDS_IN",
+        "        pass",
+        CUTS,
+    ),
+    Mutant(
+        "next file opened before the rest of this one is read",
+        "cursor.py",
+        "        if self._at < size:",
+        "        if False:",
+        READ,
+    ),
+    Mutant(
+        "a lost end of a file goes unnoticed",
+        "reader.py",
+        "    if attested is not None and attested > last_data and follows(name, following.name):",
+        "    if False:",
+        BYTES,
+    ),
+    Mutant(
+        "a gap is hidden",
+        "cursor.py",
+        "        if attested is not None and is_reading and attested > position:",
+        "        if False:",
+        READ,
+    ),
+    Mutant(
+        "a stale index is believed",
+        "index.py",
+        "    if file.size() != index.bytes:\n        return False",
+        "    if file.size() != index.bytes:\n        return True",
+        ("tests/unit/test_index.py", *CUTS),
+    ),
+    Mutant("two writers at once", "lock.py", "    if isinstance(lock, str):", "    if False:", UNIT),
+]
