@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 from types import TracebackType
 
 from lamina.clock import Clock
-from lamina.errors import BadName, LaminaError
+from lamina.errors import BadName, LaminaError, LogClosed
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
@@ -21,9 +22,11 @@ def folder_name(name: str) -> str:
 
     Raises: BadName for an empty name, or one too long for the file system.
     """
-    encoded = re.sub(
-        rb"[^A-Za-z0-9_.-]", lambda found: b"%%%02X" % found[0][0], name.encode("utf-8", "surrogateescape")
-    )
+    try:
+        raw = name.encode()
+    except UnicodeEncodeError:
+        raw = b""
+    encoded = re.sub(rb"[^A-Za-z0-9_.-]", lambda found: b"%%%02X" % found[0][0], raw)
     if encoded.startswith(b"."):
         encoded = b"%2E" + encoded[1:]
     if not encoded or len(encoded) > _LONGEST_NAME:
@@ -46,34 +49,46 @@ class Data:
         self._files = RealFiles() if files is None else files
         self._clock = clock
         self._committer = Committer()
+        self._lock = threading.Lock()
         self._logs: dict[str, Log] = {}
+        self._is_closed = False
 
     def log(self, name: str, options: LogOptions | None = None, *, salvage: bool = False) -> Log:
         """The log of that name, opened (and made) at the first call. It is closed with the data folder.
 
-        Raises: BadName; LogLocked; Corruption, WrongFormat (nothing was changed); DiskError, DiskFull.
+        A log that failed (a sync error) is closed and opened anew.
+        Raises: BadName; LogLocked; Corruption, WrongFormat (nothing was changed); DiskError, DiskFull; LogClosed.
         """
-        log = self._logs.get(name)
-        if log is None or log.failure is not None:
-            log = self._logs[name] = Log.open(
-                join(join(self.folder, "logs"), folder_name(name)),
-                options=options,
-                files=self._files,
-                clock=self._clock,
-                committer=self._committer,
-                salvage=salvage,
-            )
-        return log
+        folder = join(join(self.folder, "logs"), folder_name(name))
+        with self._lock:
+            if self._is_closed:
+                raise LogClosed(f"{self.folder}: the data folder is closed", hint="open it again")
+            log = self._logs.get(name)
+            if log is not None and log.failure is not None:
+                log.close()
+                log = None
+            if log is None:
+                log = self._logs[name] = Log.open(
+                    folder,
+                    options=options,
+                    files=self._files,
+                    clock=self._clock,
+                    committer=self._committer,
+                    salvage=salvage,
+                )
+            return log
 
     def close(self) -> None:
         """Close every log in order. Raises: the first error, after all were closed."""
         errors = []
-        for log in self._logs.values():
-            try:
-                log.close()
-            except LaminaError as error:
-                errors.append(error)
-        self._logs.clear()
+        with self._lock:
+            self._is_closed = True
+            for log in self._logs.values():
+                try:
+                    log.close()
+                except LaminaError as error:
+                    errors.append(error)
+            self._logs.clear()
         self._committer.stop()
         if errors:
             raise errors[0]

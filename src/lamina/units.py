@@ -10,10 +10,10 @@ from lamina.errors import BadOption
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
-_SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB|KiB|MiB|GiB)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,19})\s*(B|KB|MB|GB|KiB|MiB|GiB)?", re.IGNORECASE | re.ASCII)
 _FACTORS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": KIB, "mib": MIB, "gib": GIB}
-_ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
-_AGO = re.compile(r"-(\d+)(ms|s|m|h|d)")
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+_AGO = re.compile(r"-(\d{1,15})(ms|s|m|h|d)", re.ASCII)
 _AGO_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 
 
@@ -40,7 +40,7 @@ def show_bytes(count: int) -> str:
 def parse_time(text: str) -> int:
     """A moment as nanoseconds since 1970: RFC 3339, nanoseconds as a number, or ``-5m`` for five minutes ago."""
     text = text.strip()
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"\d{1,19}", text, re.ASCII):
         return int(text)
     if ago := _AGO.fullmatch(text):
         return time.time_ns() - int(ago[1]) * _AGO_NS[ago[2]]
@@ -61,4 +61,5 @@ def parse_time(text: str) -> int:
 def show_time(time_ns: int) -> str:
     """1794725200499000000 → ``2026-11-15T06:26:40.499000000Z``."""
     seconds, nanos = divmod(time_ns, 10**9)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{nanos:09d}Z"
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%S}.{nanos:09d}Z"

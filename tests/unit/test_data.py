@@ -54,8 +54,9 @@ def test_odd_characters_are_percent_encoded(name: str, folder: str) -> None:
     assert folder_name(name) == folder
 
 
-def test_a_name_of_bytes_that_are_no_text_is_encoded_by_byte() -> None:
-    assert folder_name("\udcff") == "%FF"
+def test_a_name_that_is_no_text_is_a_bad_name() -> None:
+    with pytest.raises(BadName):
+        folder_name("\udcff")
 
 
 def test_an_empty_name_is_a_bad_name() -> None:

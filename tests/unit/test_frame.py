@@ -128,9 +128,8 @@ def test_the_smallest_record_is_one_without_a_payload() -> None:
 
 
 @pytest.mark.parametrize("size", [b"\x83\x00", b"\x83\x80\x00", b"\x83" + b"\x80" * 8 + b"\x00"])
-def test_a_size_padded_with_zero_bits_is_accepted(size: bytes) -> None:
-    found = decode(record(size=size))
-    assert isinstance(found, Head) and found.size == 3
+def test_a_size_not_in_its_shortest_form_is_no_size(size: bytes) -> None:
+    assert decode(record(size=size)) is Stop.BAD_SIZE
 
 
 # -- why a scan stops ----------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from lamina.log.files import join, read_at
 from lamina.log.files.faulty import FaultyFiles
 from lamina.log.files.memory import MemoryFiles
 from lamina.log.formats import PLAIN
-from lamina.log.frame import Stop
-from lamina.log.index import SPACING, Index
+from lamina.log.frame import SPACING, Stop
+from lamina.log.index import Index, State
 from lamina.log.options import LogOptions
 from lamina.log.scan import HEADER_SIZE, FileScan, read_record
 from lamina.log.writer import Log
@@ -57,7 +57,7 @@ def facts(of: Index) -> tuple[object, ...]:
 
 def everything(of: Index | None) -> tuple[object, ...]:
     assert of is not None
-    return *facts(of), of.is_clean, list(of.times), list(of.offsets)
+    return *facts(of), of.state, list(of.times), list(of.offsets)
 
 
 def first_time_from(files: MemoryFiles, offset: int, time_ns: int) -> int | None:
@@ -180,10 +180,10 @@ def test_a_saved_index_is_loaded_as_it_was() -> None:
 def test_the_mark_of_a_clean_close_is_kept() -> None:
     files = disk_with(TIMES)
     made = built(files)
-    made.is_clean = True
+    made.state = State.CLEAN
     index.save(files, "log", NAME, made)
     found = loaded(files)
-    assert found is not None and found.is_clean
+    assert found is not None and found.state is State.CLEAN
 
 
 def test_an_index_of_an_empty_file_is_loaded_as_it_was() -> None:
@@ -316,7 +316,7 @@ def test_a_rebuilt_index_knows_what_the_writer_knew() -> None:
 def test_a_rebuilt_index_of_a_small_file_equals_the_written_one() -> None:
     files = closed_log(3, b"abc")
     rebuilt = built(files)
-    rebuilt.is_clean = True
+    rebuilt.state = State.CLEAN
     assert everything(rebuilt) == everything(loaded(files))
 
 

@@ -2,9 +2,11 @@
 """The compiled twin of frame.py's hot functions.  frame.py says what they mean; the two are held equal by tests."""
 
 from cpython cimport array
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
 import array
 
@@ -16,11 +18,21 @@ cdef extern from "_crc32c.h" nogil:
     int lamina_crc_use_cpu
     uint32_t lamina_crc32c(uint32_t crc, const uint8_t *data, size_t size)
     uint32_t lamina_crc32c_table_only(uint32_t crc, const uint8_t *data, size_t size)
+    uint8_t *lamina_put_by_cpu(uint8_t *at, uint64_t seconds, uint32_t nanos, const uint8_t *data, size_t size)
+    uint8_t *lamina_put_by_table(uint8_t *at, uint64_t seconds, uint32_t nanos, const uint8_t *data, size_t size)
+
+cdef extern from "Python.h":
+    PyObject **PySequence_Fast_ITEMS(object)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object)
+    bint is_bytes "PyBytes_CheckExact"(PyObject *)
+    Py_ssize_t size_of "PyBytes_GET_SIZE"(PyObject *)
+    char *data_of "PyBytes_AS_STRING"(PyObject *)
 
 cdef enum:
     TIME_SIZE = 15
     CRC_SIZE = 4
     MIN_RECORD = 20
+    SPACING = 65536
     END = 0
     TRUNCATED = 1
     BAD_TIME = 2
@@ -54,20 +66,8 @@ def crc32c_by_table(data, uint32_t crc=0):
     return lamina_crc32c_table_only(crc, &view[0], view.shape[0])
 
 
-cdef inline void put_u32(uint8_t *at, uint32_t value) noexcept nogil:
-    at[0] = value >> 24
-    at[1] = value >> 16
-    at[2] = value >> 8
-    at[3] = value
-
-
 cdef inline uint32_t get_u32(const uint8_t *at) noexcept nogil:
     return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
-
-
-cdef inline void put_u64(uint8_t *at, uint64_t value) noexcept nogil:
-    put_u32(at, value >> 32)
-    put_u32(at + 4, <uint32_t>value)
 
 
 cdef inline uint64_t get_u64(const uint8_t *at) noexcept nogil:
@@ -87,68 +87,105 @@ cdef inline bint has_form(const char *data, Py_ssize_t size, bytes prefix) noexc
     return length > 0 and size == length + 8 and memcmp(data, PyBytes_AS_STRING(prefix), length) == 0
 
 
+def encode_into(
+    bytearray buffer,
+    Py_ssize_t at,
+    int64_t first_ns,
+    payloads,
+    Py_ssize_t max_payload=64 << 20,
+    tuple reserved=(b"", b""),
+):
+    return put_records(buffer, at, first_ns, payloads, max_payload, reserved, lamina_crc_use_cpu)
+
+
+def encode_into_by_table(
+    bytearray buffer,
+    Py_ssize_t at,
+    int64_t first_ns,
+    payloads,
+    Py_ssize_t max_payload=64 << 20,
+    tuple reserved=(b"", b""),
+):
+    """The same without the CPU's instruction, so that tests reach it on any machine."""
+    return put_records(buffer, at, first_ns, payloads, max_payload, reserved, False)
+
+
 def encode_many(int64_t first_ns, payloads, Py_ssize_t max_payload=64 << 20, tuple reserved=(b"", b"")):
+    cdef bytearray buffer = bytearray()
+    end, _ = put_records(buffer, 0, first_ns, payloads, max_payload, reserved, lamina_crc_use_cpu)
+    return bytes(buffer[:end])
+
+
+cdef put_records(
+    bytearray buffer,
+    Py_ssize_t at,
+    int64_t first_ns,
+    payloads,
+    Py_ssize_t max_payload,
+    tuple reserved,
+    bint use_cpu,
+):
     cdef bytes watermark = reserved[0]
     cdef bytes gap = reserved[1]
-    cdef Py_ssize_t size, index = 0, total = 0
-    cdef bytes payload
-    cdef uint64_t rest
-    if not all_bytes(payloads):
-        payloads = [bytes(each) for each in payloads]
-    for payload in payloads:
-        size = PyBytes_GET_SIZE(payload)
+    cdef Py_ssize_t size, index, total = 0, last_point = at
+    cdef list held = list_of_bytes(payloads)
+    # Borrowed references: the list is ours, or nobody changes it while we hold the interpreter.
+    cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(held)
+    cdef PyObject **items = PySequence_Fast_ITEMS(held)
+    if not 0 <= at <= PyByteArray_GET_SIZE(buffer):
+        raise ValueError("encode outside of the buffer")
+    for index in range(count):
+        size = size_of(items[index])
         if size > max_payload:
             raise RecordTooLarge(index, size, max_payload)
-        if has_form(PyBytes_AS_STRING(payload), size, watermark) or has_form(
-            PyBytes_AS_STRING(payload), size, gap
-        ):
+        if has_form(data_of(items[index]), size, watermark) or has_form(data_of(items[index]), size, gap):
             raise ReservedPayload(index)
         total += TIME_SIZE + uvarint_size(size) + size + CRC_SIZE
-        index += 1
+    if at + total > PyByteArray_GET_SIZE(buffer):
+        PyByteArray_Resize(buffer, at + total)
 
-    out = PyBytes_FromStringAndSize(NULL, total)
-    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(out)
-    cdef uint8_t *start
+    cdef uint8_t *base = <uint8_t *>PyByteArray_AS_STRING(buffer)
+    cdef uint8_t *here = base + at
+    cdef const uint8_t *payload
+    cdef list points = []
     # Floor division: times before 1970 have negative seconds and positive nanoseconds.
     cdef int64_t seconds = first_ns // SECOND
     cdef int64_t nanos = first_ns - seconds * SECOND
     if nanos < 0:
         seconds -= 1
         nanos += SECOND
-    for payload in payloads:
-        size = PyBytes_GET_SIZE(payload)
-        start = at
-        at[0] = 1
-        put_u64(at + 1, <uint64_t>(seconds + YEAR_ONE))
-        put_u32(at + 9, <uint32_t>nanos)
-        at[13] = 0xFF
-        at[14] = 0xFF
-        at += TIME_SIZE
-        rest = size
-        while rest >= 0x80:
-            at[0] = (rest & 0x7F) | 0x80
-            rest >>= 7
-            at += 1
-        at[0] = rest
-        at += 1
-        memcpy(at, PyBytes_AS_STRING(payload), size)
-        at += size
-        put_u32(at, lamina_crc32c(0, start, at - start))
-        at += CRC_SIZE
+    for index in range(count):
+        if here - base - last_point >= SPACING:
+            last_point = here - base
+            points.append((index, last_point))
+        payload = <const uint8_t *>data_of(items[index])
+        size = size_of(items[index])
+        if use_cpu:
+            here = lamina_put_by_cpu(here, <uint64_t>(seconds + YEAR_ONE), <uint32_t>nanos, payload, size)
+        else:
+            here = lamina_put_by_table(here, <uint64_t>(seconds + YEAR_ONE), <uint32_t>nanos, payload, size)
         nanos += 1
         if nanos == SECOND:
             seconds += 1
             nanos = 0
-    return out
+    return here - base, points
 
 
-cdef bint all_bytes(payloads):
-    if not isinstance(payloads, (list, tuple)):
-        return False
-    for each in payloads:
-        if type(each) is not bytes:
-            return False
-    return True
+cdef list list_of_bytes(payloads):
+    """The payloads as a list of bytes: itself if it is one already."""
+    cdef list given = payloads if type(payloads) is list else list(payloads)
+    cdef PyObject **items = PySequence_Fast_ITEMS(given)
+    cdef Py_ssize_t index
+    for index in range(PySequence_Fast_GET_SIZE(given)):
+        if not is_bytes(items[index]):
+            return [as_bytes(place, each) for place, each in enumerate(given)]
+    return given
+
+
+cdef bytes as_bytes(Py_ssize_t index, each):
+    if not isinstance(each, (bytes, bytearray, memoryview)):
+        raise TypeError(f"payload {index} of the batch is {type(each).__name__}, not bytes")
+    return bytes(each)
 
 
 def scan(data, Py_ssize_t start, Py_ssize_t end, int64_t max_payload=64 << 20):
@@ -164,10 +201,11 @@ def scan(data, Py_ssize_t start, Py_ssize_t end, int64_t max_payload=64 << 20):
     cdef int64_t *length_column = <int64_t *>lengths.data.as_longlongs
     cdef const uint8_t *base = &view[0] if view.shape[0] else NULL
     cdef Py_ssize_t at = start, cursor, count = 0
-    cdef int64_t seconds, body_end
+    cdef int64_t seconds, body_end, time, newest = 0
     cdef uint64_t size
     cdef uint32_t nanos
     cdef int shift, why
+    cdef bint rises = True
     cdef uint8_t byte
 
     with nogil:
@@ -201,6 +239,9 @@ def scan(data, Py_ssize_t start, Py_ssize_t end, int64_t max_payload=64 << 20):
                     why = BAD_SIZE
                     break
                 size |= <uint64_t>(byte & 0x7F) << shift
+                if byte == 0 and shift:
+                    why = BAD_SIZE
+                    break
                 if byte < 0x80:
                     break
                 shift += 7
@@ -216,7 +257,12 @@ def scan(data, Py_ssize_t start, Py_ssize_t end, int64_t max_payload=64 << 20):
             if lamina_crc32c(0, base + at, body_end - at) != get_u32(base + body_end):
                 why = BAD_CRC
                 break
-            time_column[count] = seconds * SECOND + nanos
+            time = seconds * SECOND + nanos
+            if count == 0 or time >= newest:
+                newest = time
+            else:
+                rises = False
+            time_column[count] = time
             offset_column[count] = cursor
             length_column[count] = <int64_t>size
             count += 1
@@ -225,4 +271,4 @@ def scan(data, Py_ssize_t start, Py_ssize_t end, int64_t max_payload=64 << 20):
     array.resize(times, count)
     array.resize(offsets, count)
     array.resize(lengths, count)
-    return Scan(times, offsets, lengths, at, STOPS[why])
+    return Scan(times, offsets, lengths, at, STOPS[why], newest, rises)

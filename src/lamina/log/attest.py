@@ -26,6 +26,7 @@ from lamina.log.frame import Head, Stop
 from lamina.log.scan import HEADER_SIZE, read_record
 
 _CHUNK: Final = 1 << 20
+_MOST_WORK: Final = 8  # times the size of a file that salvage reads, at most, to find where its records go on
 # Time version and the upper bytes of the seconds, for the years that fit into a record.
 _RECORD_START: Final = re.compile(rb"\x01\0\0\0[\x0c-\x10]")
 
@@ -57,56 +58,77 @@ def is_attested(
 
 
 def next_record(
-    file: File, bad_at: int, end: int, last_good_ns: int, max_payload: int = frame.MAX_PAYLOAD
+    file: File,
+    bad_at: int,
+    end: int,
+    last_good_ns: int,
+    max_payload: int = frame.MAX_PAYLOAD,
+    reach_ns: int | None = None,
 ) -> int | None:
     """Where whole records go on behind a bad place, for salvage: None if nowhere before ``end``.
 
-    A place is believed if the records from there on lead to the end of the file, stepping over bad ones whose
-    size still makes sense. Records inside a damaged payload do not: they end where the payload does.
+    If the bad record's own size can be believed (a whole record, or the end of the file, stands behind it, or behind
+    further bad ones), that is the place, and nothing inside of it is looked at: it is payload. Else a place is believed if the records from there on
+    rise in time, are later than the bad record says it is, and lead exactly to the end of the file, stepping over other
+    bad ones of believable size; and if the next file vouches for a last record at ``reach_ns``, by way of that one.
+    Rather too little is believed than a record from inside a payload. The search is bounded in its work.
     """
-    dead_ends: set[int] = set()
-    head = _head_at(file, bad_at, end, max_payload)
-    first = [bad_at + head.end] if isinstance(head, Head) else []
-    candidates = _find(file, _RECORD_START, bad_at + 1, end)
-    for at in [*first, *candidates]:
-        if _leads_to_end(file, at, end, last_good_ns, max_payload, dead_ends):
+    not_before, at = last_good_ns, bad_at
+    while isinstance(head := _head_at(file, at, end, max_payload), Head) and at + head.end <= end:
+        at += head.end
+        if at == end:
+            return None
+        if isinstance(read_record(file, at, end, max_payload), Head):
             return at
+        not_before = max(not_before, head.time_ns)
+    chain = _Chain(file, end, max_payload, reach_ns)
+    for at in _find(file, _RECORD_START, bad_at + 1, end):
+        if chain.leads_to_end(at, not_before):
+            return at
+        if chain.is_exhausted:
+            return None
     return None
 
 
 def _head_at(file: File, at: int, end: int, max_payload: int) -> Head | Stop:
-    data = read_at(file, at, min(25, end - at))
+    data = read_at(file, at, min(frame.TIME.size + frame.MAX_UVARINT, end - at))
     return frame.decode_head(data, 0, len(data), max_payload)
 
 
-def _leads_to_end(file: File, at: int, end: int, last_good_ns: int, max_payload: int, dead_ends: set[int]) -> bool:
-    start = at
-    path: list[int] = []
-    while at < end:
-        if at in dead_ends:
-            dead_ends.update(path)
-            return False
-        path.append(at)
-        head = read_record(file, at, end, max_payload)
-        if isinstance(head, Head):
-            if at == start and head.time_ns <= last_good_ns:
+class _Chain:
+    """Follows records from a place to see where they lead."""
+
+    def __init__(self, file: File, end: int, max_payload: int, reach_ns: int | None) -> None:
+        self._file, self._end, self._max_payload, self._reach_ns = file, end, max_payload, reach_ns
+        self._dead_ends: set[int] = set()
+        self._work_left = _MOST_WORK * max(end, _CHUNK)
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self._work_left < 0
+
+    def leads_to_end(self, start: int, not_before: int) -> bool:
+        path: list[int] = []
+        at, last_ns, reaches = start, not_before, self._reach_ns is None
+        while at < self._end and at not in self._dead_ends and not self.is_exhausted:
+            path.append(at)
+            rough = _head_at(self._file, at, self._end, self._max_payload)
+            if not isinstance(rough, Head) or at + rough.end > self._end:
                 break
-            at = head.end
-            continue
-        if at != start and _is_torn_end(file, at, end, head):
+            self._work_left -= rough.end
+            found = read_record(self._file, at, self._end, self._max_payload)
+            if isinstance(found, Head) and found.time_ns <= last_ns:
+                break
+            if isinstance(found, Head):
+                last_ns = found.time_ns
+                reaches = reaches or last_ns == self._reach_ns
+            elif at == start:
+                break
+            at += rough.end
+        if at == self._end and path and reaches:
             return True
-        rough = _head_at(file, at, end, max_payload)
-        if head is not Stop.BAD_CRC or at == start or not isinstance(rough, Head):
-            break
-        at += rough.end
-    if at == end and path:
-        return True
-    dead_ends.update(path)
-    return False
-
-
-def _is_torn_end(file: File, at: int, end: int, why: Stop) -> bool:
-    return why is Stop.TRUNCATED or not any(read_at(file, at, min(4096, end - at)))
+        self._dead_ends.update(path)
+        return False
 
 
 def _find(file: File, pattern: re.Pattern[bytes], start: int, end: int) -> Iterator[int]:

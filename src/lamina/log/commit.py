@@ -11,6 +11,8 @@ syncs by the clock there is the committer's thread.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -83,6 +85,41 @@ class LoopWaiter(Waiter):
             self.future.set_exception(error)
 
 
+class Waiters:
+    """Those who wait. Not locked: the log's state lock guards it."""
+
+    def __init__(self) -> None:
+        self._all: list[Waiter] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def add(self, waiter: Waiter) -> None:
+        self._all.append(waiter)
+
+    def remove(self, waiter: Waiter) -> bool:
+        """False if it was taken off before."""
+        if waiter not in self._all:
+            return False
+        self._all.remove(waiter)
+        return True
+
+    def take(self, wanted: Callable[[Waiter], bool]) -> list[Waiter]:
+        """Take off those that are ``wanted``, to be told."""
+        taken = [waiter for waiter in self._all if wanted(waiter)]
+        if taken:
+            self._all = [waiter for waiter in self._all if not wanted(waiter)]
+        return taken
+
+    def take_heir(self) -> ThreadWaiter | None:
+        """Take off the one who has waited longest of those that can lead a round."""
+        for waiter in self._all:
+            if isinstance(waiter, ThreadWaiter) and waiter.follows:
+                self._all.remove(waiter)
+                return waiter
+        return None
+
+
 def tell_all(told: list[tuple[Waiter, LaminaError | None]]) -> None:
     """Wake waiters; call it without holding a lock."""
     by_loop: dict[AbstractEventLoop, list[tuple[Waiter, LaminaError | None]]] = {}
@@ -128,10 +165,11 @@ class Committer:
                 self._rouse()
 
     def come_again(self, log: Committing, seconds: float) -> None:
-        """There will be something to do for ``log`` by then, unless it was said before."""
-        if log not in self._due:
+        """There will be something to do for ``log`` by then, if not earlier."""
+        when = time.monotonic() + seconds
+        if when < self._due.get(log, math.inf):
             with self._wake:
-                self._due[log] = time.monotonic() + seconds
+                self._due[log] = when
                 self._rouse()
 
     def _rouse(self) -> None:
@@ -171,7 +209,9 @@ class Committer:
                 for log in logs:
                     self._due.pop(log, None)
             for log in logs:
-                log.run_round()
+                # A round that goes wrong fails its own log and tells whoever waits there; the others go on.
+                with contextlib.suppress(Exception):
+                    log.run_round()
 
     def _seconds_to_next(self) -> float | None:
         return min(self._due.values()) - time.monotonic() if self._due else None

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-from lamina.errors import Gap
+from lamina.errors import Gap, from_os
 from lamina.log import frame
 from lamina.log import index as indexes
 from lamina.log.frame import Stop
-from lamina.log.index import Index
+from lamina.log.index import Index, newest_data
 from lamina.log.naming import FileName
 from lamina.log.reader import Reader, Record, Segment, attested_at_head, check_whole
-from lamina.log.scan import HEADER_SIZE, Batch, FileScan
+from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
 
 SAFETY_POLL_S: Final = 0.5  # a reader beside another process's writer looks this often even if no change was told
 
@@ -34,12 +35,14 @@ class Cursor:
         # Records before this time are passed over; None once reading has begun, for then order decides.
         self._from: int | None = since if after is None else after + 1
         self._must_not_miss = after is not None
-        # Where reading goes on, unless the file there is not the same any more.
+        self._is_past_until = False
+        # Where reading goes on: behind the record at ``_behind`` (offset, time), if it still ends there.
         self._file: FileName | None = None
-        self._identity = (0, 0)
         self._at = HEADER_SIZE
-        self._began_at_head = False
+        self._behind: tuple[int, int] | None = None
+        self._names: list[FileName] = []
         self._last_data = 0
+        self._began_at_head = False
 
     def __iter__(self) -> Iterator[Record]:
         """Raises: Gap, Corruption, DiskError. After any of them the cursor still stands where it was."""
@@ -48,6 +51,7 @@ class Cursor:
             while segment is not None:
                 for record in self._records(segment):
                     if self._until is not None and record.time_ns >= self._until:
+                        self._is_past_until = True
                         return
                     self.position = record.time_ns
                     yield record
@@ -60,16 +64,26 @@ class Cursor:
                 segment.file.close()
 
     def follow(self, timeout: float | None = None) -> Iterator[Record]:
-        """Records as they come: for ever, or until none came for ``timeout`` seconds.
+        """Records as they come: for ever, until ``until``, or until none came for ``timeout`` seconds.
 
         Raises: LogClosed when the writer in this process closes the log; Gap, Corruption.
         """
-        if self._reader.live is not None:
-            while True:
-                yield from self
-                if not self._reader.live.wait_for_more(self._last_data, timeout):
-                    return
-        watch = self._reader.files.watch(self._reader.folder)
+        live = self._reader.live
+        if live is None:
+            yield from self._follow_files(timeout)
+            return
+        while True:
+            seen = live.readable_position
+            yield from self
+            if self._is_past_until or not live.wait_for_more(seen, timeout):
+                return
+
+    def _follow_files(self, timeout: float | None) -> Iterator[Record]:
+        folder = self._reader.folder
+        try:
+            watch = self._reader.files.watch(folder)
+        except OSError as error:
+            raise from_os(error, "watch the folder", folder) from error
         try:
             last_news = time.monotonic()
             while True:
@@ -77,7 +91,7 @@ class Cursor:
                     yield record
                     last_news = time.monotonic()
                 left = SAFETY_POLL_S if timeout is None else timeout - (time.monotonic() - last_news)
-                if left <= 0:
+                if left <= 0 or self._is_past_until:
                     return
                 watch.wait(min(left, SAFETY_POLL_S))
         finally:
@@ -90,32 +104,41 @@ class Cursor:
         mark_sizes = {len(prefix) + 8 for prefix in segment.format.reserved}
         name = segment.name.name
         for batch in scan:
-            for place, time_ns in enumerate(batch.times):
-                payload = batch.payload(place)
-                if len(payload) in mark_sizes and segment.format.is_mark(payload):
-                    self._pass_mark(segment, payload, time_ns)
-                elif self._from is not None and time_ns < self._from:
+            if self._from is None or batch.newest >= self._from:
+                for place, time_ns in enumerate(batch.times):
+                    if batch.lengths[place] in mark_sizes and self._pass_mark(segment, batch, place):
+                        continue
                     self._last_data = time_ns
-                else:
+                    if self._from is not None and time_ns < self._from:
+                        continue
                     # Moved before the record is given: whoever stops reading there goes on behind it.
                     self._from = None
-                    self._last_data = time_ns
-                    self._at = _end_of(batch, place)
-                    yield Record(time_ns, payload, name, batch.record_offset(place))
-            self._at = batch.end
+                    self._stand_behind(batch, place)
+                    yield Record(time_ns, batch.payload(place), name, batch.record_offset(place))
+            else:
+                self._last_data = newest_data(batch, segment.format) or self._last_data
+            self._stand_behind(batch, len(batch.times) - 1)
         if scan.why is not Stop.END or scan.stop < segment.end:
             self._check_stop(segment, scan)
 
-    def _pass_mark(self, segment: Segment, payload: bytes, time_ns: int) -> None:
+    def _stand_behind(self, batch: Batch, place: int) -> None:
+        self._behind = (batch.record_offset(place), batch.times[place])
+        self._at = batch.base + batch.offsets[place] + batch.lengths[place] + frame.CRC.size
+
+    def _pass_mark(self, segment: Segment, batch: Batch, place: int) -> bool:
+        """False if it is none. Raises: Gap at a place where salvage took out what we have not read."""
+        payload, time_ns = batch.payload(place), batch.times[place]
+        if not segment.format.is_mark(payload):
+            return False
         if segment.format.reaches(time_ns, payload):
             self._last_data = time_ns
         lost = segment.format.read_gap(payload)
-        if lost is None:
-            return
-        self.gaps.append((self._last_data, lost))
-        if self._must_not_miss and self._from is None:
-            self._from = time_ns + 1
-            raise Gap(self.position, time_ns, why=f"{lost} damaged bytes were quarantined")
+        if lost is not None:
+            if (self._last_data, lost) not in self.gaps:
+                self.gaps.append((self._last_data, lost))
+            if self._must_not_miss and (self._from is None or time_ns >= self._from):
+                raise Gap(self.position, time_ns, why=f"{lost} damaged bytes were quarantined")
+        return True
 
     def _check_stop(self, segment: Segment, scan: FileScan) -> None:
         """The bytes at ``scan.stop`` are no record: a tail being written, damage, or a file cut back under us."""
@@ -123,73 +146,100 @@ class Cursor:
             whole = Index()
             indexes.extend(whole, segment.file, segment.format, segment.end, self._reader.max_payload)
             if whole.bytes != scan.stop:
-                self._file = None  # not a record start any more: find the place again by time
-                self._from = self._from or self.position + 1
+                self._reader.forget(segment.name)  # not a record start any more: find the place again by time
+                self._go_by_time()
                 return
         self._reader.check_stop(segment, scan, self._last_data)
+
+    def _go_by_time(self) -> None:
+        self._file = self._behind = None
+        if self._from is None:
+            self._from = self.position + 1
 
     # -- from file to file ---------------------------------------------------------------------------------------
 
     def _resume(self) -> Segment | None:
         """The file to read on in, at ``_at``."""
-        names = self._reader.segments()
-        if self._file is not None and self._file in names:
-            segment = self._reader.open(self._file, is_newest=self._file == names[-1])
-            if segment is not None and segment.file.identity == self._identity and segment.end >= self._at:
+        self._names = self._reader.segments()
+        if self._file is not None and self._file in self._names:
+            segment = self._reader.open(self._file, is_newest=self._file == self._names[-1])
+            if segment is not None and self._still_stands(segment):
                 return segment
             if segment is not None:
                 segment.file.close()
-        if self._file is not None and self._from is None:
-            self._from = self.position + 1  # rewritten or removed under us: go on by time
-        return self._locate(names)
+        if self._file is not None:
+            self._go_by_time()  # rewritten, cut back or removed under us
+        return self._locate()
 
-    def _locate(self, names: list[FileName]) -> Segment | None:
+    def _still_stands(self, segment: Segment) -> bool:
+        """The file still has, right before our place, the record that we read last."""
+        if self._behind is None:
+            return self._at == HEADER_SIZE
+        offset, time_ns = self._behind
+        if segment.end < self._at:
+            return False
+        head = read_record(segment.file, offset, segment.end, self._reader.max_payload)
+        return isinstance(head, frame.Head) and (head.time_ns, head.end) == (time_ns, self._at)
+
+    def _locate(self) -> Segment | None:
         """Find the place for ``_from``: the newest file that begins before it, then its index."""
+        names = self._names
         place = 0 if self._from is None else self._reader.file_for(names, self._from)
         for number in range(place, len(names)):
             segment = self._reader.open(names[number], is_newest=number == len(names) - 1)
             if segment is None:
                 continue
-            self._enter(segment)
-            if number == 0:
-                self._check_nothing_removed(segment)
-            if self._from is not None and number == place:
-                self._at = self._reader.index_of(segment).seek(self._from)
-                self._began_at_head = self._at == HEADER_SIZE
+            try:
+                if number == 0:
+                    self._check_nothing_removed(segment)
+                self._enter(segment)
+                if self._from is not None and number == place:
+                    self._at = self._reader.index_of(segment).seek(self._from)
+                    self._began_at_head = self._at == HEADER_SIZE
+            except BaseException:
+                segment.file.close()
+                raise
             return segment
         return None
 
     def _enter(self, segment: Segment) -> None:
-        self._file, self._identity, self._at = segment.name, segment.file.identity, HEADER_SIZE
+        self._file, self._at, self._behind = segment.name, HEADER_SIZE, None
         self._began_at_head = True
 
     def _next(self, segment: Segment) -> Segment | None:
         """The file to read when this one has given all it had; None at the end of the log."""
         if self._file is None:
             return self._resume()
-        names = self._reader.segments()
-        later = [name for name in names if name > segment.name]
-        if not later:
+        if self._names[-1] <= segment.name:
+            self._names = self._reader.segments()
+        following = self._next_in(segment)
+        if following is None and self._names and self._names[-1] > segment.name:
+            self._names = self._reader.segments()  # some of those we knew are gone
+            following = self._next_in(segment)
+        return following
+
+    def _next_in(self, segment: Segment) -> Segment | None:
+        names = self._names
+        place = bisect_right(names, segment.name)
+        if place == len(names):
             return None
         # There is a later file, so this one is full: what was added since it was opened is read first.
         size = segment.file.size()
         if self._at < size:
             return Segment(segment.name, segment.file, segment.format, size, is_newest=False)
-        for number, name in enumerate(later):
-            following = self._reader.open(name, is_newest=number == len(later) - 1)
-            if following is None:
-                continue
-            try:
-                if name == names[0]:
-                    self._check_nothing_removed(following)
-                elif names[names.index(name) - 1] == segment.name and (self._last_data or self._began_at_head):
-                    check_whole(segment.name, self._at, self._last_data, following, self._reader.max_payload)
-            except BaseException:
-                following.file.close()
-                raise
-            self._enter(following)
-            return following
-        return None
+        following = self._reader.open(names[place], is_newest=place == len(names) - 1)
+        if following is None:
+            return None
+        try:
+            if place == 0:
+                self._check_nothing_removed(following)
+            elif names[place - 1] == segment.name and (self._last_data or self._began_at_head):
+                check_whole(segment.name, self._at, self._last_data, following, self._reader.max_payload)
+        except BaseException:
+            following.file.close()
+            raise
+        self._enter(following)
+        return following
 
     def _check_nothing_removed(self, oldest: Segment) -> None:
         """Raises: Gap if the oldest file says that records past our position came before it."""
@@ -198,7 +248,3 @@ class Cursor:
         is_reading = self._must_not_miss or self._last_data > 0
         if attested is not None and is_reading and attested > position:
             raise Gap(position, attested, why=f"the log now begins with {oldest.name.name}")
-
-
-def _end_of(batch: Batch, place: int) -> int:
-    return batch.base + batch.offsets[place] + batch.lengths[place] + frame.CRC.size

@@ -15,6 +15,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 from enum import IntEnum
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from lamina.errors import RecordTooLarge, ReservedPayload
@@ -27,9 +28,11 @@ YEAR_ONE: Final = 62_135_596_800  # seconds from 0001-01-01T00:00:00Z to 1970-01
 SECOND: Final = 1_000_000_000
 MIN_RECORD: Final = TIME.size + 1 + CRC.size
 MAX_PAYLOAD: Final = 64 << 20
+SPACING: Final = 64 << 10  # bytes between the points of a sparse index
 MAX_UVARINT: Final = 10  # bytes of a 64-bit number
-# Unix seconds whose nanoseconds fit into 64 bits: the years 1677 to 2262.
+# Unix seconds whose nanoseconds all fit into 64 bits: the years 1677 to 2262.
 _FIRST_SECOND, _LAST_SECOND = -9_223_372_036, 9_223_372_035
+LAST_TIME: Final = _LAST_SECOND * SECOND + SECOND - 1
 
 
 class Stop(IntEnum):
@@ -38,7 +41,7 @@ class Stop(IntEnum):
     END = 0  # exactly at the end of the bytes
     TRUNCATED = 1  # the bytes end inside a record
     BAD_TIME = 2  # not a time: another version, or out of range
-    BAD_SIZE = 3  # not a size: over 64 bits, or above the largest payload
+    BAD_SIZE = 3  # not a size: over 64 bits, not in shortest form, or above the largest payload
     BAD_CRC = 4  # the checksum differs
 
 
@@ -58,6 +61,8 @@ class Scan(NamedTuple):
     lengths: array[int]  # of the payload
     stop: int  # offset behind the last whole record
     why: Stop
+    newest: int  # the latest of the times; 0 if there is none
+    rises: bool  # no time is earlier than the one before it
 
 
 def crc32c(data: bytes | bytearray | memoryview, crc: int = 0) -> int:
@@ -89,23 +94,56 @@ def encode(time_ns: int, payload: bytes) -> bytes:
     return body + CRC.pack(crc32c(body))
 
 
+def encode_into(
+    buffer: bytearray,
+    at: int,
+    first_ns: int,
+    payloads: Sequence[bytes],
+    max_payload: int = MAX_PAYLOAD,
+    reserved: tuple[bytes, bytes] = (b"", b""),
+) -> tuple[int, list[tuple[int, int]]]:
+    """Put records of ``payloads``, stamped ``first_ns``, ``first_ns`` + 1 and so on, into ``buffer`` from ``at`` on.
+
+    The buffer grows as needed. Returns where the records end, and for the sparse index (number, offset) of a record
+    every ``SPACING`` bytes; the first one is not among them.
+    Raises: RecordTooLarge; ReservedPayload for the form of a kernel mark (formats.py); TypeError. The buffer may
+    have grown then, but what was in it before ``at`` is as it was.
+    """
+    checked = [_checked(index, payload, max_payload, reserved) for index, payload in enumerate(payloads)]
+    points = []
+    last_point = at
+    for index, payload in enumerate(checked):
+        if at - last_point >= SPACING:
+            points.append((index, at))
+            last_point = at
+        record = encode(first_ns + index, payload)
+        buffer[at : at + len(record)] = record
+        at += len(record)
+    return at, points
+
+
+def _checked(index: int, payload: bytes, max_payload: int, reserved: tuple[bytes, bytes]) -> bytes:
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise TypeError(f"payload {index} of the batch is {type(payload).__name__}, not bytes")
+    payload = bytes(payload)
+    if len(payload) > max_payload:
+        raise RecordTooLarge(index, len(payload), max_payload)
+    for prefix in reserved:
+        if prefix and len(payload) == len(prefix) + 8 and payload.startswith(prefix):
+            raise ReservedPayload(index)
+    return payload
+
+
 def encode_many(
     first_ns: int,
     payloads: Sequence[bytes],
     max_payload: int = MAX_PAYLOAD,
     reserved: tuple[bytes, bytes] = (b"", b""),
 ) -> bytes:
-    """Records of ``payloads`` back to back, stamped ``first_ns``, ``first_ns`` + 1 and so on.
-
-    Raises: RecordTooLarge; ReservedPayload for the form of a kernel mark (formats.py).
-    """
-    for index, payload in enumerate(payloads):
-        if len(payload) > max_payload:
-            raise RecordTooLarge(index, len(payload), max_payload)
-        for prefix in reserved:
-            if prefix and len(payload) == len(prefix) + 8 and payload.startswith(prefix):
-                raise ReservedPayload(index)
-    return b"".join(encode(first_ns + index, payload) for index, payload in enumerate(payloads))
+    """The same as new bytes."""
+    buffer = bytearray()
+    end, _ = encode_into(buffer, 0, first_ns, payloads, max_payload, reserved)
+    return bytes(buffer[:end])
 
 
 def record_size(payload_size: int) -> int:
@@ -146,6 +184,8 @@ def decode_head(data: bytes | memoryview, at: int, end: int, max_payload: int = 
         if shift == 63 and byte > 1:  # tenth byte: more than 64 bits
             return Stop.BAD_SIZE
         size |= (byte & 0x7F) << shift
+        if byte == 0 and shift:  # not the shortest form: nobody writes that
+            return Stop.BAD_SIZE
         if byte < 0x80:
             break
         shift += 7
@@ -170,12 +210,15 @@ def decode(data: bytes | memoryview, at: int, end: int, max_payload: int = MAX_P
 def scan(data: bytes | bytearray | memoryview, start: int, end: int, max_payload: int = MAX_PAYLOAD) -> Scan:
     """Every whole record of ``data[start:end]`` up to the first that is not."""
     view = memoryview(data)
+    if not 0 <= start <= end <= len(view):
+        raise ValueError("scan outside of the buffer")
     times, offsets, lengths = array("q"), array("q"), array("q")
     at = start
     while True:
         head = decode(view, at, end, max_payload)
         if isinstance(head, Stop):
-            return Scan(times, offsets, lengths, at, head)
+            rises = all(earlier <= later for earlier, later in pairwise(times))
+            return Scan(times, offsets, lengths, at, head, max(times, default=0), rises)
         times.append(head.time_ns)
         offsets.append(head.payload_at)
         lengths.append(head.size)

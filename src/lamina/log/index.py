@@ -15,27 +15,36 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left
+from enum import IntEnum
 from typing import Final
 
 from lamina.errors import StorageError
 from lamina.log import frame, kernel
 from lamina.log.files import File, Files, join, read_at, write_all
 from lamina.log.formats import HEADER, Format
+from lamina.log.frame import SPACING
 from lamina.log.naming import INDEX_SUFFIX
-from lamina.log.scan import HEADER_SIZE, FileScan, read_record
+from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
 
-SPACING: Final = 64 << 10
 _MAGIC: Final = HEADER.pack(b"lmix", 1)
-_FACTS: Final = struct.Struct(">QQqqqBQ")  # bytes, records, first, last, last data time, is_clean, points
+_FACTS: Final = struct.Struct(">QQqqqBQ")  # bytes, records, first, last, last data time, state, points
+
+
+class State(IntEnum):
+    """What was so when the index was kept, and is if the file still has that size."""
+
+    GROWING = 0  # nothing is known
+    CLEAN = 1  # the log was closed in order, everything in the file synced
+    SEALED = 2  # the file was full or rotated, everything in it synced
 
 
 class Index:
     """Points of one file, and what is known of it as a whole.
 
-    Invariant: every record before the point (time, offset) is older than ``time``, in a log of our own.
+    Invariant: no record before the point (time, offset) is later than ``time``.
     """
 
-    __slots__ = ("bytes", "first", "is_clean", "last", "last_data", "offsets", "records", "times")
+    __slots__ = ("bytes", "first", "last", "last_data", "offsets", "records", "state", "times")
 
     def __init__(self) -> None:
         self.times = array("q")
@@ -46,16 +55,26 @@ class Index:
         self.last = 0
         self.last_data = 0
         """Time of the newest record that is not a mark of the kernel."""
-        self.is_clean = False
-        """The log was closed in order, with everything synced, when the file had ``bytes``."""
+        self.state = State.GROWING
 
-    def note(self, time_ns: int, last_ns: int, end: int, records: int) -> None:
-        """Records from ``time_ns`` to ``last_ns`` now end the file at ``end``; they began where it ended before."""
-        if not self.times or self.bytes - self.offsets[-1] >= SPACING:
-            self.times.append(max(time_ns, self.last))
-            self.offsets.append(self.bytes)
-        if not self.records:
+    def copy(self) -> Index:
+        twin = Index()
+        for name in self.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.times, twin.offsets = self.times[:], self.offsets[:]
+        return twin
+
+    def note(self, time_ns: int, offset: int) -> None:
+        """A record begins at ``offset``: make it a point if the last one is far enough away."""
+        if not self.times:
             self.first = time_ns
+        elif offset - self.offsets[-1] < SPACING:
+            return
+        self.times.append(max(time_ns, self.last))
+        self.offsets.append(offset)
+
+    def grow(self, end: int, records: int, last_ns: int) -> None:
+        """The file now ends at ``end``, with so many records more, the latest of them at ``last_ns``."""
         self.last = max(self.last, last_ns)
         self.records += records
         self.bytes = end
@@ -68,11 +87,11 @@ class Index:
     def ranges(self) -> list[tuple[int, int]]:
         """The file in pieces that start and end at records: what reading backwards goes through."""
         starts = list(self.offsets)
-        return list(zip(starts, [*starts[1:], self.bytes], strict=True))
+        return list(zip(starts, [*starts[1:], self.bytes], strict=True)) if starts else []
 
     def encode(self) -> bytes:
         facts = _FACTS.pack(
-            self.bytes, self.records, self.first, self.last, self.last_data, self.is_clean, len(self.times)
+            self.bytes, self.records, self.first, self.last, self.last_data, self.state, len(self.times)
         )
         points = _big_endian(self.times + self.offsets)
         return _MAGIC + kernel.encode_many(self.last, [facts + points.tobytes()])
@@ -93,14 +112,31 @@ def extend(
     max_payload: int = frame.MAX_PAYLOAD,
 ) -> FileScan:
     """Index the file from where the index ends up to the first record that is not whole."""
-    scan = FileScan(file, index.bytes, end, max_payload, window=SPACING)
+    scan = FileScan(file, index.bytes, end, max_payload)
     for batch in scan:
-        index.note(batch.times[0], max(batch.times), batch.end, len(batch.times))
-        for position in range(len(batch.times) - 1, -1, -1):
-            if format.reaches(batch.times[position], batch.payload(position)):
-                index.last_data = max(index.last_data, batch.times[position])
-                break
+        _note_points(index, batch)
+        index.grow(batch.end, len(batch.times), batch.newest)
+        index.last_data = max(index.last_data, newest_data(batch, format))
     return scan
+
+
+def _note_points(index: Index, batch: Batch) -> None:
+    place = before = 0
+    while place < len(batch.times):
+        if not batch.rises:
+            index.last = max(index.last, *batch.times[before : place + 1])
+            before = place
+        index.note(batch.times[place], batch.record_offset(place))
+        # On to the record that begins at least a spacing behind the last point.
+        place = bisect_left(batch.offsets, index.offsets[-1] + SPACING - batch.base, lo=place + 1)
+
+
+def newest_data(batch: Batch, format: Format) -> int:
+    """Time of the newest record of a batch that shows how far the log reached (Format.reaches), 0 if none does."""
+    for at in range(len(batch.times) - 1, -1, -1):
+        if format.reaches(batch.times[at], batch.payload(at)):
+            return batch.times[at]
+    return 0
 
 
 def save(files: Files, folder: str, name: str, index: Index, *, sync: bool = False) -> None:
@@ -150,23 +186,25 @@ def _decode(data: bytes) -> Index | None:
         return None
     at = found.offsets[0]
     index = Index()
-    (index.bytes, index.records, index.first, index.last, index.last_data, is_clean, count) = _FACTS.unpack_from(
-        data, at
-    )
-    index.is_clean = bool(is_clean)
+    (index.bytes, index.records, index.first, index.last, index.last_data, state, count) = _FACTS.unpack_from(data, at)
     points = array("q")
-    if found.lengths[0] != _FACTS.size + 16 * count:
+    if found.lengths[0] != _FACTS.size + 16 * count or state not in list(State):
         return None
+    index.state = State(state)
     points.frombytes(data[at + _FACTS.size : at + found.lengths[0]])
     points = _big_endian(points)
     index.times, index.offsets = points[:count], points[count:]
+    if any(not HEADER_SIZE <= offset < index.bytes for offset in index.offsets):
+        return None
     return index
 
 
 def _fits(index: Index, file: File) -> bool:
-    """The file has the size and, at the first and the last point, the records that the index says."""
-    if file.size() != index.bytes:
-        return False
+    return file.size() == index.bytes and has_points_in(index, file)
+
+
+def has_points_in(index: Index, file: File) -> bool:
+    """At the first and the last point the file has the records that the index says."""
     ends = {0, len(index.times) - 1} if index.times else set()
     for point in ends:
         head = read_record(file, index.offsets[point], index.bytes)

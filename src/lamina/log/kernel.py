@@ -33,5 +33,6 @@ _chosen: Final = _load()
 NAME: Final = _name(_chosen)
 
 crc32c: Callable[..., int] = _chosen.crc32c
+encode_into: Callable[..., tuple[int, list[tuple[int, int]]]] = _chosen.encode_into
 encode_many: Callable[..., bytes] = _chosen.encode_many
 scan: Callable[..., frame.Scan] = _chosen.scan

@@ -23,7 +23,7 @@ from typing import Final
 from lamina.errors import BadName, BadOption
 
 _TIME: Final = r"\d{8}T\d{6}\.\d{9}Z"
-_COMPANION: Final = re.compile(rf"(?P<of>.+)\.(?:index|torn-{_TIME}|broken-{_TIME})")
+_COMPANION: Final = re.compile(rf"(?P<of>.+)\.(?:index|torn-{_TIME}|broken-{_TIME})", re.ASCII)
 _LOCKS: Final = frozenset({"lamina.lock", "append.lock", "read.lock"})
 
 INDEX_SUFFIX: Final = ".index"
@@ -32,7 +32,8 @@ INDEX_SUFFIX: Final = ".index"
 def show_file_time(time_ns: int) -> str:
     """Fixed width, no colon, sorts as text in time order for the years 0001 to 9999."""
     seconds, nanos = divmod(time_ns, 10**9)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%S") + f".{nanos:09d}Z"
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment.year:04d}{moment:%m%dT%H%M%S}.{nanos:09d}Z"  # %Y does not pad on every system
 
 
 def parse_file_time(text: str) -> int:

@@ -37,5 +37,5 @@ class LogOptions:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise BadOption(f"{name} = {value} cannot be", hint=f"give {least} to {most}", option=name)
-        if self.segment_age_s is not None and self.segment_age_s <= 0:
+        if self.segment_age_s is not None and not self.segment_age_s > 0:
             raise BadOption(f"segment_age_s = {self.segment_age_s} cannot be", hint="give seconds above 0, or None")

@@ -19,7 +19,7 @@ from lamina.log.files import File, Files, read_at
 from lamina.log.files.real import RealFiles
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
-from lamina.log.index import Index
+from lamina.log.index import Index, newest_data
 from lamina.log.naming import NUMBERED, Family, FileName, follows, sort_out
 from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
@@ -41,7 +41,10 @@ class Live(Protocol):
     """The writer in this process, as a reader sees it."""
 
     @property
-    def readable(self) -> tuple[str, int] | None: ...
+    def readable(self) -> tuple[FileName, int | None] | None: ...
+
+    @property
+    def readable_position(self) -> int: ...
 
     def wait_for_more(self, position: int, timeout: float | None = None) -> bool: ...
 
@@ -154,20 +157,26 @@ class Reader:
     def segments(self) -> list[FileName]:
         """Files of the log, oldest first. Raises: DiskError."""
         try:
-            return sort_out(self.files.list(self.folder)).of_stream(self.stream)
+            names = sort_out(self.files.list(self.folder)).of_stream(self.stream)
         except OSError as error:
             raise from_os(error, "list the folder", self.folder) from error
+        if self.live is None:
+            return names
+        # Beside a writer: a file is there once the writer has said so, not when it is being made.
+        newest = self.live.readable
+        return [name for name in names if newest is not None and name <= newest[0]]
 
     def open(self, name: FileName, *, is_newest: bool) -> Segment | None:
         """A file, or None if it is gone, or has nothing whole in it yet. Raises: Corruption, WrongFormat."""
-        live = self.live.readable if self.live is not None else None
+        newest = self.live.readable if self.live is not None else None
         try:
             file = open_for_reading(self.files, self.folder, name.name)
         except FileNotFoundError:
             return None
         try:
-            # A live writer's file is readable up to where it says; its files before that one, whole.
-            end = live[1] if live is not None and live[0] == name.name else file.size()
+            end = file.size()
+            if newest is not None and newest[0] == name and newest[1] is not None:
+                end = newest[1]
             header = read_header(file)
             if is_newest and (header_is_torn(header, None) or min(len(header), end) < HEADER_SIZE):
                 file.close()
@@ -217,15 +226,24 @@ class Reader:
         """The sparse index of an open file: kept, remembered, or made by a scan."""
         name, file = segment.name.name, segment.file
         known = self._indexes.get(name)
+        # Being the same file is not enough: it may have been cut back, or its number reused for another.
         index = known[1] if known is not None and known[0] == file.identity else None
+        if index is not None and (index.bytes > segment.end or not indexes.has_points_in(index, file)):
+            index = None
         if index is None:
             index = indexes.load(self.files, self.folder, name, file)
         if index is None or index.bytes > segment.end:
             index = Index()
         if index.bytes < segment.end:
+            index = index.copy()  # others may be reading by the one we know
             indexes.extend(index, file, segment.format, segment.end, self.max_payload)
         self._indexes[name] = (file.identity, index)
         return index
+
+    def forget(self, name: FileName) -> None:
+        """What is remembered of a file turned out to be wrong."""
+        self._indexes.pop(name.name, None)
+        self._first_times.pop(name.name, None)
 
     def check_stop(self, segment: Segment, scan: FileScan, last_good_ns: int = 0) -> None:
         """Raises: Corruption unless the scan reached the end, or stopped in a tail that may be torn."""
@@ -251,14 +269,6 @@ def records_of(batch: Batch, segment: Segment, start: int = 0) -> Iterator[Recor
         if len(payload) in mark_sizes and segment.format.is_mark(payload):
             continue
         yield Record(batch.times[at], payload, name, batch.record_offset(at))
-
-
-def newest_data(batch: Batch, format: Format) -> int:
-    """Time of the newest record of a batch that shows how far the log reached (Format.reaches), 0 if none does."""
-    for at in range(len(batch.times) - 1, -1, -1):
-        if format.reaches(batch.times[at], batch.payload(at)):
-            return batch.times[at]
-    return 0
 
 
 def check_whole(name: FileName, size: int, last_data: int, following: Segment, max_payload: int) -> None:

@@ -23,7 +23,7 @@ from lamina.log.attest import is_attested
 from lamina.log.files import File, Files, join, read_at, write_all
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
-from lamina.log.index import Index
+from lamina.log.index import Index, State
 from lamina.log.naming import INDEX_SUFFIX, Family, FileName, show_file_time, sort_out
 from lamina.log.scan import HEADER_SIZE, read_record
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
@@ -113,6 +113,7 @@ def _recover(files: Files, folder: str, family: Family, format: Format, clock: C
     report.was_clean = examined.is_clean and not report.torn
     if not report.was_clean:
         # Writing goes on in a new segment, so this one is sealed now.
+        examined.index.state = State.SEALED
         indexes.save(files, folder, newest.name, examined.index)
     return Recovered(report, newest, examined.index)
 
@@ -166,7 +167,7 @@ def examine(
     else:
         check_header(file, name, format)
         kept = indexes.load(files, folder, name, file)
-        if kept is not None and kept.is_clean:
+        if kept is not None and kept.state is not State.GROWING:
             return Examined(kept, Stop.END, size, is_clean=True)
         index = Index()
         scan = indexes.extend(index, file, format, size, max_payload)

@@ -15,9 +15,8 @@ from lamina.errors import from_os
 from lamina.log import frame, kernel, recovery, rewrite
 from lamina.log.files import File, Files, join
 from lamina.log.formats import Format
-from lamina.log.index import Index
+from lamina.log.index import Index, newest_data
 from lamina.log.naming import FAMILIES, follows
-from lamina.log.reader import newest_data
 from lamina.log.recovery import Examined, RecoveryReport
 from lamina.log.scan import HEADER_SIZE, FileScan
 from lamina.log.survey import Damage, SegmentSurvey, Survey, survey
@@ -50,17 +49,21 @@ def repair_held(files: Files, folder: str, clock: Clock, max_payload: int = fram
     report = RepairReport()
     found = survey(files, folder, max_payload, beside_writer=False)
     before: SegmentSurvey | None = None
+    last_ns = 0
     try:
         for segment, following in zip(found.segments, [*found.segments[1:], None], strict=True):
+            if before is None or before.name.stream != segment.name.stream:
+                before, last_ns = None, 0
+            # The times of gap marks must not go back: as-of reads choose the file by them.
+            last_ns = max(last_ns, segment.attested_ns or 0)
             if segment.damage:
-                last_ns = before.last_ns if before is not None else 0
                 neighbours = [near.format for near in (before, following) if near is not None]
                 segment.format = next(filter(None, [segment.format, *neighbours]), None)
                 reach_ns = _attested(segment, following)
                 _rewrite(files, folder, segment, last_ns, reach_ns, clock, max_payload, report)
             elif segment.torn is not None:
                 _cut(files, folder, segment, clock, report)
-            before = segment
+            before, last_ns = segment, max(last_ns, segment.last_ns)
         rewrite.remove_leftovers(files, folder, found.listing.leftovers)
     except OSError as error:
         raise from_os(error, "repair the log", folder) from error

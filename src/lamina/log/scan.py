@@ -26,6 +26,10 @@ class Batch(NamedTuple):
     lengths: array[int]
     end: int
     """Where the last record ends in the file."""
+    newest: int
+    """The latest of the times."""
+    rises: bool
+    """No time is earlier than the one before it: always so in logs of our own."""
 
     def payload(self, index: int) -> bytes:
         start = self.offsets[index]
@@ -70,7 +74,7 @@ class FileScan:
             found = kernel.scan(view, 0, filled, self._max_payload)
             base, self.stop, self.why = self.stop, self.stop + found.stop, found.why
             if len(found.times):
-                yield Batch(base, view, found.times, found.offsets, found.lengths, self.stop)
+                yield Batch(base, view, found.times, found.offsets, found.lengths, self.stop, found.newest, found.rises)
             if found.why is Stop.TRUNCATED and filled == len(view) and base + filled < self._end:
                 if found.stop == 0 and not self._widen(view):
                     return
@@ -89,6 +93,8 @@ class FileScan:
 
 def read_record(file: File, at: int, end: int, max_payload: int = frame.MAX_PAYLOAD) -> frame.Head | Stop:
     """Head of the record at ``at`` (offsets in the file) if it is whole and right, else why not."""
+    if at >= end:
+        return Stop.END if at == end else Stop.TRUNCATED
     start = read_at(file, at, min(frame.TIME.size + frame.MAX_UVARINT, end - at))
     head = frame.decode_head(start, 0, len(start), max_payload)
     if isinstance(head, Stop):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import Final
 
 from lamina.errors import Corruption, WrongFormat, from_os
 from lamina.log.files import File, Files, join, read_at
@@ -12,8 +11,6 @@ from lamina.log.formats import Format, identify
 from lamina.log.index import Index
 from lamina.log.naming import FileName
 from lamina.log.scan import HEADER_SIZE
-
-MAX_PARTS: Final = 512
 
 
 def open_for_reading(files: Files, folder: str, name: str) -> File:
@@ -54,14 +51,12 @@ def check_header(file: File, name: str, expected: Format | None = None) -> Forma
 
 
 class AppendFailed(Exception):
-    """An append did not fit. ``kept`` parts of it are in the file; the rest is not."""
+    """An append went wrong after ``taken`` bytes. They are in the file: cut it back before going on."""
 
-    def __init__(self, kept: int, cause: OSError, *, is_cut: bool) -> None:
+    def __init__(self, taken: int, cause: OSError) -> None:
         super().__init__(str(cause))
-        self.kept = kept
+        self.taken = taken
         self.cause = cause
-        self.is_cut = is_cut
-        """The file was cut back to its last whole part. If not, its end is unknown."""
 
 
 class ActiveSegment:
@@ -101,20 +96,19 @@ class ActiveSegment:
     def is_empty(self) -> bool:
         return self.index.records == 0
 
-    def append(self, parts: Sequence[bytes]) -> None:
-        """Write whole parts at the end: all of them, or AppendFailed and only whole parts stay."""
-        total = sum(map(len, parts))
+    def append(self, *parts: bytes | memoryview) -> None:
+        """Write at the end, going on after short writes; ``index`` is the caller's to update. Raises: AppendFailed."""
+        rest = [part for part in parts if len(part)]
         done = 0
         try:
-            done = self.file.append(parts[:MAX_PARTS])
-            while done < total:
-                taken = self.file.append([_rest(parts, done)])
+            while rest:
+                taken = self.file.append(rest)
                 if taken <= 0:
                     raise OSError(errno.ENOSPC, "the disk took no bytes", self.file.path)
                 done += taken
+                rest = _behind(rest, taken)
         except OSError as error:
-            kept, kept_bytes = _whole_parts(parts, self._taken(done))
-            raise AppendFailed(kept, error, is_cut=self._cut_back(self.size + kept_bytes)) from error
+            raise AppendFailed(self._taken(done), error) from error
 
     def _taken(self, known: int) -> int:
         """How much of an append really is in the file: a failing call may have taken some bytes."""
@@ -123,7 +117,8 @@ class ActiveSegment:
         except OSError:
             return known
 
-    def _cut_back(self, size: int) -> bool:
+    def cut_back(self, size: int) -> bool:
+        """Cut off what a failed append left. False if that failed too: then the end of the file is unknown."""
         try:
             self.file.truncate(size)
         except OSError:
@@ -137,20 +132,10 @@ class ActiveSegment:
         self.synced_bytes = size
 
 
-def _rest(parts: Sequence[bytes], done: int) -> bytes:
-    """What is left of ``parts`` behind ``done`` bytes, at most MAX_PARTS of them joined."""
+def _behind(parts: Sequence[bytes | memoryview], done: int) -> list[bytes | memoryview]:
+    """What is left of ``parts`` behind ``done`` bytes."""
     for number, part in enumerate(parts):
         if done < len(part):
-            return part[done:] + b"".join(parts[number + 1 : number + MAX_PARTS])
+            return [memoryview(part)[done:], *parts[number + 1 :]]
         done -= len(part)
-    return b""
-
-
-def _whole_parts(parts: Sequence[bytes], done: int) -> tuple[int, int]:
-    """How many parts lie wholly within ``done`` bytes, and their size."""
-    size = 0
-    for number, part in enumerate(parts):
-        if size + len(part) > done:
-            return number, size
-        size += len(part)
-    return len(parts), size
+    return []

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from lamina.errors import Corruption, WrongFormat, from_os
 from lamina.log import frame
 from lamina.log.attest import is_attested, next_record
-from lamina.log.files import File, Files, join
+from lamina.log.files import File, Files, join, read_at
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
 from lamina.log.naming import FAMILIES, FileName, Listing, follows, sort_out
-from lamina.log.scan import HEADER_SIZE, Batch, FileScan
+from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 
 Progress = Callable[[int, int], None]
@@ -110,8 +110,11 @@ def survey(
     result = Survey(folder, listing, holder)
     for stream in listing.streams().values():
         before: SegmentSurvey | None = None
-        for name in stream:
-            looked = _look_through(files, folder, name, before, name is stream[-1], max_payload, result, progress)
+        for name, following in zip(stream, [*stream[1:], None], strict=True):
+            reach_ns = _peek_attested(files, folder, name, following, max_payload)
+            looked = _look_through(
+                files, folder, name, following is None, before, reach_ns, max_payload, result, progress
+            )
             if looked is not None:
                 result.segments.append(looked)
                 before = looked
@@ -122,8 +125,9 @@ def _look_through(
     files: Files,
     folder: str,
     name: FileName,
-    before: SegmentSurvey | None,
     is_newest: bool,
+    before: SegmentSurvey | None,
+    reach_ns: int | None,
     max_payload: int,
     result: Survey,
     progress: Progress,
@@ -137,7 +141,8 @@ def _look_through(
     try:
         if not _check_header(file, segment, is_newest):
             return segment
-        _scan(file, segment, before, is_newest, max_payload, lambda at: progress(done + at, done + segment.bytes))
+        tell = lambda at: progress(done + at, done + segment.bytes)  # noqa: E731
+        _scan(file, segment, before, is_newest, reach_ns, max_payload, tell)
         if before is not None:
             _check_end_of(before, segment)
     except OSError as error:
@@ -147,6 +152,27 @@ def _look_through(
     if result.holder is not None and segment.torn is not None:
         segment.torn = None  # the writer is at it
     return segment
+
+
+def _peek_attested(
+    files: Files, folder: str, name: FileName, following: FileName | None, max_payload: int
+) -> int | None:
+    """How far the next file says that this one reached."""
+    if following is None or not follows(name, following):
+        return None
+    try:
+        file = open_for_reading(files, folder, following.name)
+    except FileNotFoundError:
+        return None
+    try:
+        head = read_record(file, HEADER_SIZE, file.size(), max_payload)
+        if isinstance(head, Stop):
+            return None
+        return check_header(file, following.name).read_watermark(read_at(file, head.payload_at, head.size))
+    except (Corruption, WrongFormat):
+        return None
+    finally:
+        file.close()
 
 
 def _check_header(file: File, segment: SegmentSurvey, is_newest: bool) -> bool:
@@ -170,6 +196,7 @@ def _scan(
     segment: SegmentSurvey,
     before: SegmentSurvey | None,
     is_newest: bool,
+    reach_ns: int | None,
     max_payload: int,
     progress: Callable[[int], None],
 ) -> None:
@@ -188,7 +215,7 @@ def _scan(
         if is_newest and not is_attested(file, scan.stop, end, last_good, format, max_payload):
             segment.torn = Torn(name, scan.stop, end - scan.stop, reason)
             return
-        following = next_record(file, scan.stop, end, segment.last_ns, max_payload)
+        following = next_record(file, scan.stop, end, segment.last_ns, max_payload, reach_ns)
         at = end if following is None else following
         segment.damage.append(Damage(name, scan.stop, at, reason))
         if at >= end:

@@ -26,6 +26,13 @@ class Sync:
     interval_ms: int | None
     """Bytes never stay unsynced for longer than this while the log is open; None: until rotation or close."""
 
+    @property
+    def sync_within_s(self) -> float | None:
+        """Seconds after the write by which a record has to be synced; 0: before it is answered; None: whenever."""
+        if self.level is Level.SYNCED:
+            return 0.0
+        return None if self.interval_ms is None else self.interval_ms / 1000
+
     def __str__(self) -> str:
         return f"interval({self.interval_ms} ms)" if self.name == "interval" else self.name
 
@@ -46,6 +53,6 @@ def parse(text: str) -> Sync:
     """``always``, ``os``, ``interval`` or ``interval:500`` (milliseconds)."""
     if text in ("always", "os"):
         return ALWAYS if text == "always" else OS
-    if match := re.fullmatch(r"interval(?::(\d+))?", text):
+    if match := re.fullmatch(r"interval(?::(\d{1,9}))?", text, re.ASCII):
         return interval(int(match[1] or 1000))
     raise BadOption(f"{text!r} is no sync policy", hint="write always, os, interval or interval:500")

@@ -5,6 +5,7 @@ Threads: none of this is locked; whoever runs a round holds the log's commit loc
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,7 +16,8 @@ from lamina.log import index as indexes
 from lamina.log import kernel
 from lamina.log.files import Files, join
 from lamina.log.formats import Format
-from lamina.log.naming import Family, parse
+from lamina.log.index import State
+from lamina.log.naming import Family, FileName, parse
 from lamina.log.options import LogOptions
 from lamina.log.recovery import Recovered
 from lamina.log.segment import ActiveSegment, AppendFailed
@@ -23,12 +25,16 @@ from lamina.log.sync import Level
 
 
 class Call(NamedTuple):
-    """One append, waiting to be written: its records, framed, and their first and last position."""
+    """One append, waiting to be written: where its framed records are in the gather buffer, and their positions."""
 
     first: int
     last: int
-    data: bytes
-    wants_sync: bool
+    start: int
+    end: int
+    points: list[tuple[int, int]]
+    """(number, offset in the buffer) of records that the sparse index should know."""
+    sync_within: float | None
+    """Seconds after the write by which it has to be synced; 0: before it is answered; None: whenever."""
 
 
 @dataclass(slots=True)
@@ -41,6 +47,8 @@ class LogStats:
     writes: int = 0
     syncs: int = 0
     rotations: int = 0
+    failed_rotations: int = 0
+    """Times a full file went on growing because no new one could be made."""
 
 
 class Tail:
@@ -64,16 +72,16 @@ class Tail:
         self._options, self._family, self._format = options, family, format
         # Everything recovered was synced before it is served.
         self.written = self.synced = recovered.index.last_data
-        self.unsynced_since: float | None = None
-        """When the oldest unsynced byte was written, by the monotonic clock."""
+        self.sync_by: float | None = None
+        """When the next sync is due, by the monotonic clock; None: nothing waits for one."""
         self._attested = 0
-        self._newest = self._before_newest = recovered.newest
+        self._newest = self._sealed = recovered.newest
         self._active = self._reopen(recovered)
 
     def _reopen(self, recovered: Recovered) -> ActiveSegment | None:
         """Go on in the newest file after an orderly stop; after any other, the next call starts a new one."""
         newest = recovered.newest
-        if newest is None or not recovered.report.was_clean:
+        if newest is None or not recovered.report.was_clean or recovered.index.state is State.SEALED:
             return None
         path = join(self._folder, newest.name)
         try:
@@ -85,7 +93,7 @@ class Tail:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def write(self, calls: Sequence[Call]) -> None:
+    def write(self, data: memoryview, calls: Sequence[Call]) -> None:
         """Write calls in order. When it raises, those up to ``written`` are in the file and the others are not.
 
         Raises: DiskFull, DiskError; LogFailed if the end of the file is unknown.
@@ -94,65 +102,87 @@ class Tail:
         while done < len(calls):
             segment = self._segment_for(calls[done])
             chosen = self._fitting(segment, calls, done)
-            self._append(segment, chosen)
+            self._append(segment, data, chosen)
             done += len(chosen)
 
     def _fitting(self, segment: ActiveSegment, calls: Sequence[Call], start: int) -> Sequence[Call]:
         """Calls up to the one that fills the segment."""
-        room = self._options.segment_bytes - segment.size
+        full = calls[start].start + self._options.segment_bytes - segment.size
+        if start == 0 and calls[-1].end < full:
+            return calls
         for end in range(start, len(calls)):
-            room -= len(calls[end].data)
-            if room <= 0:
+            if calls[end].end >= full:
                 return calls[start : end + 1]
         return calls[start:]
 
-    def _append(self, segment: ActiveSegment, calls: Sequence[Call]) -> None:
+    def _append(self, segment: ActiveSegment, data: memoryview, calls: Sequence[Call]) -> None:
         stamp = calls[0].first - 1
         mark = self._watermark_at(stamp, segment)
         try:
-            segment.append([*mark, *(call.data for call in calls)])
+            segment.append(mark, data[calls[0].start : calls[-1].end])
         except AppendFailed as failed:
-            self._note(segment, stamp, mark[: failed.kept], calls[: max(failed.kept - len(mark), 0)])
-            if not failed.is_cut:
-                raise self._failed("cut back a failed write", failed.cause) from failed
-            self._drop_if_empty(segment)
+            self._keep_whole_calls(segment, stamp, mark, calls, failed)
             raise from_os(failed.cause, "write to the file", segment.file.path) from failed
         self._note(segment, stamp, mark, calls)
 
-    def _watermark_at(self, stamp: int, segment: ActiveSegment) -> list[bytes]:
+    def _keep_whole_calls(
+        self, segment: ActiveSegment, stamp: int, mark: bytes, calls: Sequence[Call], failed: AppendFailed
+    ) -> None:
+        """Of a failed write, keep the calls that are whole in the file and cut off the rest."""
+        room = failed.taken - len(mark)
+        kept = [call for call in calls if call.end - calls[0].start <= room]
+        if not kept and segment.is_empty:
+            self._drop(segment)  # named for a record that it does not hold
+            return
+        end = len(mark) + kept[-1].end - calls[0].start if kept else 0
+        if not segment.cut_back(segment.size + end):
+            raise self._failed("cut back a failed write", failed.cause) from failed
+        if kept:
+            self._note(segment, stamp, mark, kept)
+
+    def _watermark_at(self, stamp: int, segment: ActiveSegment) -> bytes:
         """What to write before a call: a watermark when the synced position moved, and at the head of a file.
 
         At the head of a file it vouches for the whole file before, so that one which lost its end is noticed.
         """
         if not self.synced or (self.synced == self._attested and not segment.is_empty):
-            return []
-        return [kernel.encode_many(stamp, (self._format.watermark(self.synced),))]
+            return b""
+        return kernel.encode_many(stamp, (self._format.watermark(self.synced),))
 
-    def _note(self, segment: ActiveSegment, stamp: int, mark: list[bytes], calls: Sequence[Call]) -> None:
-        end = segment.size
+    def _note(self, segment: ActiveSegment, stamp: int, mark: bytes, calls: Sequence[Call]) -> None:
+        """Bring up to date what is known of the file and of the log."""
+        index, stats = segment.index, self.stats
         if mark:
-            end += len(mark[0])
-            segment.index.note(stamp, stamp, end, 1)
+            index.note(stamp, index.bytes)
+            index.grow(index.bytes + len(mark), 1, stamp)
             self._attested = self.synced
+        shift = index.bytes - calls[0].start
+        records = 0
+        sync_within = self._options.sync.interval_ms
+        due = None if sync_within is None else sync_within / 1000
         for call in calls:
-            end += len(call.data)
-            segment.index.note(call.first, call.last, end, call.last - call.first + 1)
-            self.stats.records += call.last - call.first + 1
-            self.stats.bytes += len(call.data)
-        if calls:
-            self.written = segment.index.last_data = calls[-1].last
-        segment.index.is_clean = False
-        self.stats.calls += len(calls)
-        self.stats.writes += 1
-        if self.unsynced_since is None:
-            self.unsynced_since = self._clock.monotonic()
+            index.note(call.first, shift + call.start)
+            for number, offset in call.points:
+                index.note(call.first + number, shift + offset)
+            records += call.last - call.first + 1
+            if call.sync_within is not None and (due is None or call.sync_within < due):
+                due = call.sync_within
+        last = calls[-1].last
+        index.grow(shift + calls[-1].end, records, last)
+        index.state = State.GROWING
+        self.written = index.last_data = last
+        stats.calls += len(calls)
+        stats.records += records
+        stats.bytes += calls[-1].end - calls[0].start
+        stats.writes += 1
+        if due is not None:
+            by = self._clock.monotonic() + due
+            self.sync_by = by if self.sync_by is None else min(by, self.sync_by)
 
-    def _drop_if_empty(self, segment: ActiveSegment) -> None:
-        """A file without a record is not left behind: it is named for a record that it does not hold."""
-        if not segment.is_empty:
-            return
+    def _drop(self, segment: ActiveSegment) -> None:
+        """Take away a file that holds no record."""
         segment.file.close()
-        self._active, self._newest = None, self._before_newest
+        self._active, self._newest = None, self._sealed
         try:
             self._files.remove(segment.file.path)
         except OSError as error:
@@ -169,14 +199,16 @@ class Tail:
             # Synced before the next one is used: a power cut leaves a prefix of the log, never a hole.
             self.sync()
         try:
-            self._active = self._create(call)
+            created = self._create(call)
         except OSError as error:
             if segment is None:
                 raise from_os(error, "start a new file in", self._folder) from error
+            self.stats.failed_rotations += 1
             return segment  # no room or no handle for a new file: the current one goes on
         if segment is not None:
             self._close_sealed(segment)
-        return self._active
+        self._active = created
+        return created
 
     def _create(self, call: Call) -> ActiveSegment:
         first_record = call.first - 1 if self.synced else call.first
@@ -187,8 +219,11 @@ class Tail:
             self._files.sync_folder(self._folder)
         except OSError as error:
             segment.file.close()
-            raise self._failed("sync the folder", error) from error
-        self._before_newest, self._newest = self._newest, name
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise self._failed("sync the folder", error) from error
+            self._files.remove(segment.file.path)  # nothing was synced yet, only the folder could not be opened
+            raise
+        self._newest = name
         return segment
 
     def seal(self) -> str | None:
@@ -203,7 +238,9 @@ class Tail:
 
     def _close_sealed(self, segment: ActiveSegment) -> None:
         self.stats.rotations += 1
+        self._sealed = segment.name
         segment.file.close()
+        segment.index.state = State.SEALED
         indexes.save(self._files, self._folder, segment.name.name, segment.index)
 
     def age_s(self) -> float | None:
@@ -213,13 +250,13 @@ class Tail:
             return None
         return (self._clock.now_ns() - segment.index.first) / 1e9
 
-    def readable(self) -> tuple[str, int] | None:
-        """The active file and how much of it readers may see: as much as holds the policy's level."""
+    def readable(self) -> tuple[FileName, int | None] | None:
+        """The newest file that readers may see, and how much of it has the policy's level (None: all)."""
         segment = self._active
         if segment is None:
-            return None
+            return None if self._sealed is None else (self._sealed, None)
         is_synced = self._options.sync.level is Level.SYNCED
-        return segment.name.name, segment.synced_bytes if is_synced else segment.size
+        return segment.name, segment.synced_bytes if is_synced else segment.size
 
     # -- syncing -------------------------------------------------------------------------------------------------
 
@@ -232,32 +269,27 @@ class Tail:
             except OSError as error:
                 raise self._failed("sync the file", error) from error
             self.stats.syncs += 1
-        self.unsynced_since = None
+        self.sync_by = None
         self.synced = self.written
 
     def close_in_order(self, last_stamp: int) -> None:
         """Sync everything and leave a watermark behind it. Raises: LogFailed, DiskFull, DiskError."""
         segment = self._active
-        if segment is None:
+        if segment is None or segment.is_empty or segment.index.state is State.CLEAN:
             return
-        try:
-            if not segment.is_empty and not segment.index.is_clean:
-                self.sync()
-                self._write_closing_mark(segment, max(self._clock.now_ns(), last_stamp + 1))
-        finally:
-            self.abandon()
-
-    def _write_closing_mark(self, segment: ActiveSegment, stamp: int) -> None:
+        self.sync()
+        stamp = max(self._clock.now_ns(), last_stamp + 1)
         mark = kernel.encode_many(stamp, (self._format.watermark(self.synced),))
         try:
-            segment.append([mark])
-            segment.index.note(stamp, stamp, segment.size + len(mark), 1)
+            segment.append(mark)
+            segment.index.grow(segment.size + len(mark), 1, stamp)
             segment.sync()
         except AppendFailed as failed:
+            segment.cut_back(segment.size)
             raise from_os(failed.cause, "close the log in", self._folder) from failed
         except OSError as error:
             raise self._failed("sync the file", error) from error
-        segment.index.is_clean = True
+        segment.index.state = State.CLEAN
         indexes.save(self._files, self._folder, segment.name.name, segment.index, sync=True)
 
     def abandon(self) -> None:

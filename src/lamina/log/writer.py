@@ -18,16 +18,20 @@ from typing import NewType
 from lamina.clock import Clock, SystemClock
 from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, from_os
 from lamina.log import kernel, lock, recovery
-from lamina.log.commit import Committer, LoopWaiter, ThreadWaiter, Waiter, tell_all
+from lamina.log.commit import Committer, LoopWaiter, ThreadWaiter, Waiter, Waiters, tell_all
 from lamina.log.files import Files, FolderLock
 from lamina.log.files.real import RealFiles
 from lamina.log.formats import PLAIN, Format
-from lamina.log.naming import NUMBERED, Family
+from lamina.log.frame import LAST_TIME
+from lamina.log.naming import NUMBERED, Family, FileName
 from lamina.log.options import LogOptions
 from lamina.log.reader import Reader
 from lamina.log.refused import Refused
 from lamina.log.sync import Level, Sync
 from lamina.log.tail import Call, LogStats, Tail
+from lamina.units import show_time
+
+_LARGEST_SPARE = 4  # a gather buffer that one huge call made larger than this many times its size is given back
 
 Position = NewType("Position", int)
 """Where a record is in its log: its time, in nanoseconds since 1970."""
@@ -66,14 +70,18 @@ class Log:
         self._state = threading.Lock()
         self._commit = threading.Lock()
 
-        self._calls: list[Call] = []
+        # Appends gather in one buffer while a round writes the other: no memory is asked for on the way.
+        self._buffer = bytearray(options.gather_bytes)
+        self._spare = bytearray(options.gather_bytes)
         self._gathered = 0
+        self._calls: list[Call] = []
         self._last_stamp = recovered.index.last
-        self._written = self._synced = recovered.index.last_data
+        self._last_position = self._written = self._synced = recovered.index.last_data
         self._readable = tail.readable()
-        self._waiters: list[Waiter] = []
+        self._waiters = Waiters()
         self._refused = Refused()
         self._failure: LaminaError | None = None
+        self._round_error: LaminaError | None = None
         self._sync_asked = 0
         self._is_led = False  # a thread runs rounds for those who wait
 
@@ -103,6 +111,7 @@ class Log:
         files = RealFiles() if files is None else files
         clock = SystemClock() if clock is None else clock
         options = LogOptions() if options is None else options
+        family.next_name(None, 0)  # refuses families whose files are made by their engine
         try:
             files.make_folder(folder)
         except OSError as error:
@@ -135,10 +144,11 @@ class Log:
     def append_many(
         self, payloads: Sequence[bytes], *, until: Level | None = None, sync: Sync | None = None
     ) -> Position:
-        """Append records as one unit (all of them or none) and return the position of the last.
+        """Append records as one unit and return the position of the last.
 
         Durability: with ``until`` it returns when that level holds. Without, it returns at once; ask ``wait`` or
-            ``reached``. ``sync`` overrides the log's policy for this call.
+            ``reached``. ``sync`` overrides the log's policy for this call. Refused by the disk, none of the records
+            is kept; a crash before the level holds may leave the first few of them.
         Order: positions grow from call to call and within one; a call that fails takes every call made after it and
             not yet written with it, so the log never has a hole.
         Raises: RecordTooLarge, ReservedPayload, LogClosed, LogFailed before anything is done; with ``until`` also
@@ -147,22 +157,34 @@ class Log:
         policy = self.options.sync if sync is None else sync
         with self._state:
             if self._failure is not None:
-                raise self._failure
-            if not payloads:
-                return Position(self._last_stamp)
-            first = max(self._clock.now_ns(), self._last_stamp + 2)
-            data = kernel.encode_many(first, payloads, self.options.max_payload, self._format.reserved)
-            last = self._last_stamp = first + len(payloads) - 1
-            self._calls.append(Call(first, last, data, policy.level is Level.SYNCED))
-            self._gathered += len(data)
+                raise self._failure.with_traceback(None)
+            if payloads:
+                self._gather(payloads, policy)
+            last = Position(self._last_position)
             is_full = self._gathered >= self.options.gather_bytes
         if until is not None:
-            self.wait(Position(last), until)
+            self.wait(last, until)
         elif is_full:
             self.run_round()
         elif self._committer is not None:
             self._committer.nudge(self)
-        return Position(last)
+        return last
+
+    def _gather(self, payloads: Sequence[bytes], policy: Sync) -> None:
+        start = self._gathered
+        first = max(self._clock.now_ns(), self._last_stamp + 2)
+        last = first + len(payloads) - 1
+        if last > LAST_TIME:
+            raise LogFailed(
+                f"{self.reader.folder}: record times have reached {show_time(LAST_TIME)}, the last there is",
+                hint="check the clock of the machine; a new log has to be started",
+            )
+        end, points = kernel.encode_into(
+            self._buffer, start, first, payloads, self.options.max_payload, self._format.reserved
+        )
+        self._gathered = end
+        self._last_stamp = self._last_position = last
+        self._calls.append(Call(first, last, start, end, points, policy.sync_within_s))
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -173,8 +195,11 @@ class Log:
         Raises: the error that kept the record out of the log; TimeoutError.
         """
         level = self.options.sync.level if level is None else level
-        while not self._has_reached(position, level):
-            follower = self._follow_or_lead(position, level)
+        while True:
+            with self._state:
+                if self._has_reached(position, level):
+                    return
+                follower = self._follow_or_lead(position, level)
             if follower is not None and not self._sleep(follower, timeout):
                 raise TimeoutError(f"position {position} is not {level.name.lower()} after {timeout} s")
             if follower is None or follower.must_lead:
@@ -184,32 +209,27 @@ class Log:
                     self._hand_over_lead()
 
     def _follow_or_lead(self, position: int, level: Level) -> ThreadWaiter | None:
-        """A waiter to sleep on while another thread leads, None if this one is to lead."""
-        with self._state:
-            if not self._is_led:
-                self._is_led = True
-                return None
-            follower = ThreadWaiter(position, level, follows=True)
-            self._waiters.append(follower)
-            return follower
+        """A waiter to sleep on while another thread leads, None if this one is to lead. Holds ``_state``."""
+        if not self._is_led:
+            self._is_led = True
+            return None
+        follower = ThreadWaiter(position, level, follows=True)
+        self._waiters.add(follower)
+        return follower
 
     def _sleep(self, waiter: ThreadWaiter, timeout: float | None) -> bool:
         """False when the time has passed and nobody told the waiter anything."""
         if waiter.sleep(timeout):
             return True
         with self._state:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
+            if self._waiters.remove(waiter):
                 return False
         return waiter.sleep()  # it was just taken off the list to be told
 
     def _hand_over_lead(self) -> None:
         with self._state:
-            heirs = (waiter for waiter in self._waiters if isinstance(waiter, ThreadWaiter) and waiter.follows)
-            heir = next(heirs, None)
+            heir = self._waiters.take_heir()
             self._is_led = heir is not None
-            if heir is not None:
-                self._waiters.remove(heir)
         if heir is not None:
             heir.lead()
 
@@ -218,8 +238,9 @@ class Log:
         import asyncio
 
         level = self.options.sync.level if level is None else level
-        if self._has_reached(position, level):
-            return
+        with self._state:
+            if self._has_reached(position, level):
+                return
         waiter = LoopWaiter(position, level, asyncio.get_running_loop())
         self._add_waiter(waiter)
         if self._committer is None:
@@ -229,19 +250,18 @@ class Log:
         await waiter.future
 
     def _has_reached(self, position: int, level: Level) -> bool:
-        """Raises: the error of a position that never will."""
-        with self._state:
-            if position > self._last_stamp:
-                raise ValueError(f"position {position} was never appended")
-            if error := self._refused.find(position):
-                raise error
-            if position <= self._position_of(level):
-                return True
-            if self._failure is not None:
-                raise self._failure
-            if level is Level.SYNCED:
-                self._sync_asked = max(self._sync_asked, position)
-            return False
+        """Holds ``_state``. Raises: the error of a position that never will."""
+        if position > self._last_position:
+            raise ValueError(f"position {position} was never appended")
+        if error := self._refused.find(position):
+            raise error.with_traceback(None)
+        if position <= self._position_of(level):
+            return True
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        if level is Level.SYNCED:
+            self._sync_asked = max(self._sync_asked, position)
+        return False
 
     def wait_for_more(self, position: int, timeout: float | None = None) -> bool:
         """Sleep until a record later than ``position`` can be read; False when the time has passed.
@@ -253,7 +273,7 @@ class Log:
         if not self._sleep(waiter, timeout):
             return False
         if waiter.error is not None:
-            raise waiter.error
+            raise waiter.error.with_traceback(None)
         return True
 
     def _add_waiter(self, waiter: Waiter) -> None:
@@ -261,7 +281,7 @@ class Log:
         with self._state:
             error = self._refused.find(waiter.position) or self._failure
             if error is None and waiter.position > self._position_of(waiter.level):
-                self._waiters.append(waiter)
+                self._waiters.add(waiter)
                 return
             if waiter.position <= self._position_of(waiter.level) and error is self._failure:
                 error = None
@@ -275,7 +295,7 @@ class Log:
     @property
     def position(self) -> Position:
         """Of the newest record appended, on disk or not."""
-        return Position(self._last_stamp)
+        return Position(self._last_position)
 
     @property
     def written(self) -> Position:
@@ -286,9 +306,14 @@ class Log:
         return Position(self._synced)
 
     @property
-    def readable(self) -> tuple[str, int] | None:
-        """The active file and how many bytes of it readers may see; the files before it are seen whole."""
+    def readable(self) -> tuple[FileName, int | None] | None:
+        """The newest file that readers may see and how many bytes of it (None: all); older files are seen whole."""
         return self._readable
+
+    @property
+    def readable_position(self) -> Position:
+        """Of the newest record that readers may see: one that is as safe as the policy promises."""
+        return Position(self._position_of(self.options.sync.level))
 
     @property
     def failure(self) -> LaminaError | None:
@@ -314,66 +339,78 @@ class Log:
         with self._commit:
             self._round()
             if self._failure is not None:
-                raise self._failure
-            return self._guarded(self._tail.seal)
+                raise self._failure.with_traceback(None)
+            try:
+                return self._tail.seal()
+            except LogFailed as error:
+                self._fail(error)
+                raise
+            finally:
+                self._publish()
 
     def _round(self) -> float | None:
         with self._state:
-            calls, self._calls, self._gathered = self._calls, [], 0
+            calls, data, size = self._calls, self._buffer, self._gathered
+            self._calls, self._buffer, self._gathered = [], self._spare, 0
+        self._spare = data
+        self._round_error = None
         if self._failure is not None:
             self._refuse(calls, self._failure)
             return None
+        try:
+            self._write_and_sync(calls, memoryview(data)[:size])
+        except LogFailed as error:
+            self._give_up(calls, error)
+            return None
+        except BaseException as error:
+            # Interrupted, or a mistake of ours: how far the file was written is not known.
+            self._give_up(
+                calls, LogFailed(f"{self.reader.folder}: a write was interrupted ({error!r})", hint="reopen it")
+            )
+            raise
+        if len(data) > _LARGEST_SPARE * self.options.gather_bytes:
+            self._spare = bytearray(self.options.gather_bytes)
+        return self._seconds_to_next()
+
+    def _write_and_sync(self, calls: list[Call], data: memoryview) -> None:
         tail = self._tail
         if calls:
             try:
-                tail.write(calls)
+                tail.write(data, calls)
+            except LogFailed:
+                raise
             except StorageError as error:
                 self._publish()
-                if isinstance(error, LogFailed):
-                    self._fail(error)
                 self._refuse([call for call in calls if call.last > tail.written], error)
-                if isinstance(error, LogFailed):
-                    return None
-            else:
-                self._publish()
-        try:
-            if tail.unsynced_since is not None and self._sync_is_due(calls):
-                tail.sync()
-            if (age := tail.age_s()) is not None and age >= (self.options.segment_age_s or float("inf")):
-                tail.seal()
-        except LogFailed as error:
-            self._fail(error)
-            return None
+        if self._sync_is_due():
+            if self._waiters:
+                self._publish()  # some may wait for no more than the write
+            tail.sync()
+        limit = self.options.segment_age_s
+        if limit is not None and (age := tail.age_s()) is not None and age >= limit:
+            tail.seal()
         self._publish()
-        return self._seconds_to_next()
 
-    def _guarded(self, step: Callable[[], str | None]) -> str | None:
-        try:
-            return step()
-        except LogFailed as error:
-            self._fail(error)
-            raise
-        finally:
-            self._publish()
+    def _give_up(self, calls: Sequence[Call], error: LogFailed) -> None:
+        """Nothing more is written: refuse what is not in the file and fail the log."""
+        self._publish()
+        self._refuse([call for call in calls if call.last > self._tail.written], error)
+        self._fail(error)
 
-    def _sync_is_due(self, calls: Sequence[Call]) -> bool:
-        if self._sync_asked > self._tail.synced or any(call.wants_sync for call in calls):
-            return True
-        wait = self._seconds_to_sync()
-        return wait is not None and wait <= 0
-
-    def _seconds_to_sync(self) -> float | None:
-        every, since = self.options.sync.interval_ms, self._tail.unsynced_since
-        if every is None or since is None:
-            return None
-        return since + every / 1000 - self._clock.monotonic()
+    def _sync_is_due(self) -> bool:
+        tail = self._tail
+        if tail.written == tail.synced:
+            return False
+        return self._sync_asked > tail.synced or (tail.sync_by is not None and tail.sync_by <= self._clock.monotonic())
 
     def _seconds_to_next(self) -> float | None:
-        waits = [self._seconds_to_sync()]
-        age = self._tail.age_s()
-        if age is not None and self.options.segment_age_s is not None:
-            waits.append(max(self.options.segment_age_s - age, 0.01))
-        return min((wait for wait in waits if wait is not None), default=None)
+        """How long nothing will be due by the clock, None for ever."""
+        by, limit = self._tail.sync_by, self.options.segment_age_s
+        wait = None if by is None else by - self._clock.monotonic()
+        if limit is not None and (age := self._tail.age_s()) is not None:
+            left = max(limit - age, 0.01)
+            wait = left if wait is None else min(wait, left)
+        return wait
 
     # -- telling -------------------------------------------------------------------------------------------------
 
@@ -385,19 +422,13 @@ class Log:
             # Invariant: nothing is called synced that was not written.
             assert self._synced <= self._written
             self._readable = self._tail.readable()
-            told = self._take_waiters(lambda waiter: waiter.position <= self._position_of(waiter.level))
+            told = self._waiters.take(lambda waiter: waiter.position <= self._position_of(waiter.level))
         tell_all([(waiter, None) for waiter in told])
-
-    def _take_waiters(self, wanted: Callable[[Waiter], bool]) -> list[Waiter]:
-        if not self._waiters:
-            return []
-        taken = [waiter for waiter in self._waiters if wanted(waiter)]
-        if taken:
-            self._waiters = [waiter for waiter in self._waiters if not wanted(waiter)]
-        return taken
 
     def _refuse(self, calls: Sequence[Call], error: LaminaError) -> None:
         """These calls, and those made behind them meanwhile, are not in the log: tell exactly their callers."""
+        self._round_error = error
+        _let_go_of_frames(error)
         with self._state:
             concerned = [*calls, *self._calls]
             self._calls, self._gathered = [], 0
@@ -405,7 +436,7 @@ class Log:
                 return
             first, last = concerned[0].first, concerned[-1].last
             self._refused.add(first, last, error)
-            told = self._take_waiters(
+            told = self._waiters.take(
                 lambda waiter: (
                     first <= waiter.position <= last and not (isinstance(waiter, ThreadWaiter) and not waiter.follows)
                 )
@@ -414,9 +445,10 @@ class Log:
 
     def _fail(self, error: LaminaError) -> None:
         """From now on every write is refused."""
+        _let_go_of_frames(error)
         with self._state:
             self._failure = error
-            told = self._take_waiters(lambda waiter: True)
+            told = self._waiters.take(lambda waiter: True)
         self._refuse([], error)
         tell_all([(waiter, error) for waiter in told])
 
@@ -432,8 +464,10 @@ class Log:
         with self._commit:
             if isinstance(self._failure, LogClosed):
                 return
+            had_failed = self._failure is not None
             try:
                 self._round()
+                error = self._failure or self._round_error
                 if self._failure is None:
                     self._tail.close_in_order(self._last_stamp)
                 self._publish()
@@ -443,6 +477,8 @@ class Log:
                 self._held.release()
         if self._committer is not None and self._owns_committer:
             self._committer.stop()
+        if error is not None and not had_failed:
+            raise error.with_traceback(None)
 
     def __enter__(self) -> Log:
         return self
@@ -451,3 +487,10 @@ class Log:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _let_go_of_frames(error: BaseException | None) -> None:
+    """An error that is kept must not keep the frames it came through, and with them the gather buffer."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__

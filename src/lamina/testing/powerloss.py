@@ -162,7 +162,7 @@ class _Disk:
             inode.versions.append(inode.now + what)
         elif kind == "truncate":
             assert isinstance(what, int)
-            inode.versions.append(inode.now[:what])
+            inode.versions.append(inode.now[:what] + bytes(max(what - len(inode.now), 0)))
         elif kind == "sync":
             inode.safe, inode.versions = inode.now, []
             if self.model == "journalled":
@@ -236,10 +236,10 @@ def _content_outcomes(inode: _Inode, rng: random.Random) -> Iterator[tuple[bytes
             padded = version[: len(now)] + bytes(max(len(now) - len(version), 0))
             yield padded, f"content after write {number + 1}, length after the last"
     longest = max((safe, *inode.versions), key=len)
-    start = len(inode.safe)
+    start = min(map(len, (safe, *inode.versions)))
     for cut in _cuts(start, len(now), rng):
         yield now[:cut], f"cut at byte {cut}"
-    yield safe + bytes(max(len(now) - start, 0)), "length kept, zeros for content"
+    yield safe[: len(now)] + bytes(max(len(now) - len(safe), 0)), "length kept, zeros for content"
     sectors = list(range(start // SECTOR, (len(longest) + SECTOR - 1) // SECTOR))
     for lost in sectors:
         yield _mix(inode, len(now), {lost}, rng, old=False), f"sector {lost} lost"

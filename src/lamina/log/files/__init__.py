@@ -34,7 +34,7 @@ class File(Protocol):
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Fill ``buffer`` from ``offset``; fewer bytes only at the end of the file."""
 
-    def append(self, parts: Sequence[bytes]) -> int:
+    def append(self, parts: Sequence[bytes | memoryview]) -> int:
         """Write at the end, in order. Returns the bytes taken, which may be fewer than offered."""
 
     def truncate(self, size: int) -> None: ...

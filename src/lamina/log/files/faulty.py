@@ -69,15 +69,16 @@ class FaultyFile:
         self._files.pass_or_fail("read", self.path)
         return self._inner.read_into(buffer, offset)
 
-    def append(self, parts: Sequence[bytes]) -> int:
+    def append(self, parts: Sequence[bytes | memoryview]) -> int:
         fault = self._files.fault_for("append", self.path)
         if fault is None:
             return self._inner.append(parts)
-        if fault.taken:
-            self._inner.append([b"".join(parts)[: fault.taken]])
+        taken = b"".join(parts)[: fault.taken]
+        if taken:
+            self._inner.append([taken])
         if fault.error:
             raise OSError(fault.error, os.strerror(fault.error), self.path)
-        return fault.taken
+        return len(taken)
 
     def truncate(self, size: int) -> None:
         self._files.pass_or_fail("truncate", self.path)

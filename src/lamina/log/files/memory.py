@@ -36,7 +36,7 @@ class MemoryFile:
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
-    def append(self, parts: Sequence[bytes]) -> int:
+    def append(self, parts: Sequence[bytes | memoryview]) -> int:
         self._check()
         data = b"".join(parts)
         self._files.do_append(self.content, data)
@@ -62,9 +62,12 @@ class MemoryFile:
 class MemoryLock:
     def __init__(self, held: set[str], path: str) -> None:
         self._held, self._path = held, path
+        self._is_held = True
 
     def release(self) -> None:
-        self._held.discard(self._path)
+        if self._is_held:
+            self._is_held = False
+            self._held.discard(self._path)
 
 
 class MemoryWatch:
@@ -102,7 +105,7 @@ class MemoryFiles:
         return MemoryFile(self, path, self._find(path), write=write)
 
     def create(self, path: str) -> MemoryFile:
-        if path in self.names:
+        if path in self.names or path in self.folders:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._check_folder(os.path.dirname(path))
         content = self.new_content()
@@ -117,6 +120,7 @@ class MemoryFiles:
 
     def rename(self, old: str, new: str) -> None:
         self._find(old)
+        self._check_folder(os.path.dirname(new))
         self.do_rename(old, new)
 
     def remove(self, path: str) -> None:
@@ -124,6 +128,9 @@ class MemoryFiles:
         self.do_remove(path)
 
     def make_folder(self, folder: str) -> None:
+        for parent in _parents(folder + "/"):
+            if parent in self.names:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
         self._add_parents(folder + "/")
 
     def sync_folder(self, folder: str) -> None:
@@ -166,6 +173,7 @@ class MemoryFiles:
 
     def do_truncate(self, content: Content, size: int) -> None:
         del content.data[size:]
+        content.data.extend(bytes(size - len(content.data)))
         self._tell()
 
     def do_sync(self, content: Content) -> None:
@@ -206,6 +214,6 @@ class MemoryFiles:
 
 
 def _parents(path: str) -> Iterator[str]:
-    while path:
+    while path not in ("", "/"):
         path = os.path.dirname(path)
         yield path

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import select
+import stat
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +15,9 @@ from typing import Final
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 # Links are not followed: a link planted in a data folder must not make us write elsewhere.
-_SAFE: Final = os.O_CLOEXEC | os.O_NOFOLLOW
+# Not blocking: a pipe with the name of a log file must not hang us.
+_SAFE: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_LOCK_TRIES: Final = 5
 _MOST_PARTS: Final = 1024  # IOV_MAX on Linux
 _MOST_READ: Final = 1 << 30  # one read(2) takes at most 2 GiB
 
@@ -26,6 +30,9 @@ class RealFile:
         self._handle = os.open(path, flags | _SAFE, FILE_MODE)
         facts = os.fstat(self._handle)
         self.identity = (facts.st_dev, facts.st_ino)
+        if not stat.S_ISREG(facts.st_mode):
+            self.close()
+            raise OSError(errno.EINVAL, "not a regular file", path)
 
     def size(self) -> int:
         return os.fstat(self._handle).st_size
@@ -39,7 +46,7 @@ class RealFile:
             done += count
         return done
 
-    def append(self, parts: Sequence[bytes]) -> int:
+    def append(self, parts: Sequence[bytes | memoryview]) -> int:
         if len(parts) == 1:
             return os.write(self._handle, parts[0])
         return os.writev(self._handle, parts[:_MOST_PARTS])
@@ -48,6 +55,8 @@ class RealFile:
         os.ftruncate(self._handle, size)
 
     def sync(self) -> None:
+        if self._handle < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
         _sync_data(self._handle)
 
     def close(self) -> None:
@@ -65,8 +74,23 @@ class RealLock:
     def release(self) -> None:
         handle, self._handle = self._handle, -1
         if handle >= 0:
-            os.ftruncate(handle, 0)
+            with contextlib.suppress(OSError):
+                os.ftruncate(handle, 0)
             os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    """Tries for a moment: whoever asks for the holder (``lock_holder``) has the lock for an instant."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            time.sleep(0.005)
+        else:
+            return True
+    return False
 
 
 class PollWatch:
@@ -97,10 +121,12 @@ class InotifyWatch:
             raise OSError(number, os.strerror(number), folder)
 
     def wait(self, seconds: float) -> bool:
-        ready, _, _ = select.select([self._handle], [], [], seconds)
-        if ready:
+        poll = select.poll()
+        poll.register(self._handle, select.POLLIN)
+        is_told = bool(poll.poll(max(seconds, 0) * 1000))
+        if is_told:
             os.read(self._handle, 65536)  # what changed does not matter: the reader looks for itself
-        return bool(ready)
+        return is_told
 
     def close(self) -> None:
         if self._handle >= 0:
@@ -148,15 +174,17 @@ class RealFiles:
     def lock(self, path: str) -> RealLock | str:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, FILE_MODE)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip()
+            if not _try_lock(handle):
+                holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip()
+                os.close(handle)
+                return holder or "another process"
+        except BaseException:
             os.close(handle)
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            return holder or "another process"
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()}\n".encode(), 0)
+            raise
+        # The holder's name is a courtesy: without room for it the lock is held all the same.
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()}\n".encode(), 0)
         return RealLock(handle)
 
     def lock_holder(self, path: str) -> str | None:
@@ -175,5 +203,7 @@ class RealFiles:
     def watch(self, folder: str) -> InotifyWatch | PollWatch:
         try:
             return InotifyWatch(folder)
+        except FileNotFoundError:
+            raise
         except (OSError, AttributeError):  # no inotify, or all its watches are taken
             return PollWatch()
