@@ -30,7 +30,8 @@ MUTANTS = [
         "tail.py",
         "                segment.sync()\n            except OSError as error:\n"
         '                raise self._failed("sync the file", error) from error\n            self.stats.syncs += 1',
-        "                pass\n            except OSError as error:\n                raise\n            self.stats.syncs += 1",
+        "                pass\n            except OSError as error:\n                raise\n"
+        "            self.stats.syncs += 1",
         CUTS,
     ),
     Mutant(
@@ -52,7 +53,8 @@ MUTANTS = [
         "delete before rename",
         "rewrite.py",
         "        files.rename(temporary, path)\n",
-        "        _remove_if_there(files, path)\n        files.sync_folder(folder)\n        files.rename(temporary, path)\n",
+        "        _remove_if_there(files, path)\n        files.sync_folder(folder)\n"
+        "        files.rename(temporary, path)\n",
         CUTS,
     ),
     Mutant(
@@ -101,7 +103,13 @@ MUTANTS = [
     Mutant(
         "checksum not looked at", "frame.py", "    if crc32c(data[at:body_end]) != ", "    if False and 0 != ", BYTES
     ),
-    Mutant("short write ignored", "segment.py", "            while done < total:", "            while False:", UNIT),
+    Mutant(
+        "short write ignored",
+        "segment.py",
+        "                if taken == left:\n",
+        "                if taken > 0:\n",
+        UNIT,
+    ),
     Mutant(
         "failed write not cut back",
         "segment.py",
@@ -112,8 +120,8 @@ MUTANTS = [
     Mutant(
         "failed cut-back ignored",
         "tail.py",
-        "            if not failed.is_cut:",
-        "            if False:",
+        "        if not segment.cut_back(segment.size + end):",
+        "        if segment.cut_back(segment.size + end) and False:",
         UNIT,
     ),
     Mutant(
@@ -140,22 +148,22 @@ MUTANTS = [
     Mutant(
         "level overstated",
         "writer.py",
-        "        return self._synced if level is Level.SYNCED else self._written",
-        "        return self._written",
+        "        if position <= (self._synced if level is Level.SYNCED else self._written):",
+        "        if position <= self._written:",
         UNIT,
     ),
     Mutant(
         "positions follow the clock back",
         "writer.py",
-        "            first = max(self._clock.now_ns(), self._last_stamp + 2)",
-        "            first = self._clock.now_ns()",
+        "        first = max(self._clock.now_ns(), self._last_stamp + 2)",
+        "        first = self._clock.now_ns()",
         UNIT,
     ),
     Mutant(
         "unsynced records shown under always",
         "tail.py",
-        "        return segment.name.name, segment.synced_bytes if is_synced else segment.size",
-        "        return segment.name.name, segment.size",
+        "        return segment.name, segment.synced_bytes if self._shows_synced_only else segment.size",
+        "        return segment.name, segment.size",
         READ,
     ),
     Mutant(
@@ -168,8 +176,8 @@ MUTANTS = [
     Mutant(
         "watermark vouches for what is not synced",
         "tail.py",
-        "        return [kernel.encode_many(stamp, (self._format.watermark(self.synced),))]",
-        "        return [kernel.encode_many(stamp, (self._format.watermark(self.written),))]",
+        "        return kernel.encode_many(stamp, (self._format.watermark(self.synced),))",
+        "        return kernel.encode_many(stamp, (self._format.watermark(self.written),))",
         CUTS,
     ),
     Mutant(
@@ -224,9 +232,44 @@ MUTANTS = [
     Mutant(
         "a stale index is believed",
         "index.py",
-        "    if file.size() != index.bytes:\n        return False",
-        "    if file.size() != index.bytes:\n        return True",
+        "    return file.size() == index.bytes and has_points_in(index, file)",
+        "    return True",
         ("tests/unit/test_index.py", *CUTS),
+    ),
+    Mutant(
+        "an interrupted write is forgotten",
+        "writer.py",
+        "            self._give_up(calls, LogFailed(",
+        "            (LogFailed(",
+        UNIT,
+    ),
+    Mutant(
+        "a reader goes on at a byte that is no longer its place",
+        "cursor.py",
+        "        return isinstance(head, frame.Head) and (head.time_ns, head.end) == (time_ns, self._at)",
+        "        return True",
+        READ,
+    ),
+    Mutant(
+        "a file is shown while it is being made",
+        "reader.py",
+        "        return [name for name in names if newest is not None and name <= newest[0]]",
+        "        return names",
+        READ,
+    ),
+    Mutant(
+        "salvage looks inside a damaged payload",
+        "attest.py",
+        "        if at == end:\n            return None\n",
+        "",
+        READ,
+    ),
+    Mutant(
+        "closing hides what was refused",
+        "writer.py",
+        "        if error is not None and not had_failed:",
+        "        if False:",
+        UNIT,
     ),
     Mutant("two writers at once", "lock.py", "    if isinstance(lock, str):", "    if False:", UNIT),
 ]

@@ -27,7 +27,7 @@ def run_tests(sources: Path, tests: tuple[str, ...]) -> subprocess.CompletedProc
     environment |= {"LAMINA_DISKS": "1500", "LAMINA_PURE": "1" if "test_every_byte" in tests[0] else "0"}
     environment.pop("LAMINA_CAMPAIGN", None)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.slow

@@ -209,3 +209,60 @@ def test_an_index_that_cannot_be_kept_costs_nothing_but_time() -> None:
     lab.reopen()
     assert len(lab.payloads()) == 4
     assert not [name for name in lab.disk.list(FOLDER) if name.endswith(".index")]
+
+
+def test_an_interrupted_write_fails_the_log_and_is_never_acknowledged() -> None:
+    lab = Lab()
+    lab.append(b"a")
+    position = lab.log.append(b"b")
+
+    def interrupt(call: str, path: str) -> None:
+        if call == "append":
+            lab.files.before = lambda call, path: None
+            raise KeyboardInterrupt
+
+    lab.files.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        lab.log.run_round()
+    with pytest.raises(LogFailed, match="interrupted"):
+        lab.append(b"c")
+    with pytest.raises(LogFailed):
+        lab.log.wait(position)
+    lab.restart()
+    assert lab.payloads() == [b"a"]
+
+
+@pytest.mark.parametrize(("operation", "kind"), [("append", DiskFull), ("sync", LogFailed)])
+def test_closing_tells_what_kept_records_out_of_the_log(operation: str, kind: type[Exception]) -> None:
+    lab = Lab()
+    lab.append(b"a")
+    lab.log.append(b"lost")
+    lab.files.fail(operation, error=errno.ENOSPC)
+    with pytest.raises(kind):
+        lab.log.close()
+    lab.log = lab.open()
+    lab.log.close()
+
+
+def test_out_of_handles_when_the_folder_is_to_be_synced_the_current_file_goes_on() -> None:
+    lab = Lab(segment_bytes=64)
+    lab.append(b"a" * 60)
+    lab.files.fail("sync_folder", error=errno.EMFILE)
+    lab.append(b"b" * 60)
+    lab.append(b"c" * 60)
+    assert lab.payloads() == [b"a" * 60, b"b" * 60, b"c" * 60]
+    assert lab.log.stats.failed_rotations == 1
+
+
+def test_a_refused_log_does_not_grow_in_memory() -> None:
+    lab = Lab()
+    lab.files.fail("sync", error=errno.EIO, only=".log")
+    with pytest.raises(LogFailed):
+        lab.append(b"a")
+    for _ in range(50):
+        with pytest.raises(LogFailed) as caught:
+            lab.log.append(b"b")
+    depth, trace = 0, caught.value.__traceback__
+    while trace is not None:
+        depth, trace = depth + 1, trace.tb_next
+    assert depth < 10

@@ -8,7 +8,7 @@ import pytest
 
 from lab import FOLDER, Lab
 from lamina.errors import Corruption, Gap, LogClosed
-from lamina.log import OS, Level, Log, Reader, rewrite
+from lamina.log import OS, Level, Log, Reader, frame, rewrite
 from lamina.log.formats import TOPIC
 from lamina.log.naming import NUMBERED, TIMED
 
@@ -155,8 +155,6 @@ def test_reading_past_a_rotation_in_progress_loses_nothing(reader_of) -> None:
 
 
 def test_equal_times_of_foreign_logs_are_all_given() -> None:
-    from lamina.log import frame
-
     lab = Lab()
     data = PLAIN_HEADER + b"".join(frame.encode(time, b"%d" % n) for n, time in enumerate([5, 7, 7, 7, 6, 9]))
     lab.disk.write(f"{FOLDER}/000000001.log", data)
@@ -309,6 +307,47 @@ class TestFilesChangeUnderAReader:
         del lab.newest[-len(PLAIN_HEADER) - 26 :]
         lab.append(b"2")
         assert numbers(cursor) == [2]
+
+    def test_a_cut_back_file_that_has_grown_again_is_read_on_by_time(self) -> None:
+        lab = Lab(sync=OS)
+        lab.append(b"1")
+        cursor = outside(lab).read()
+        phantom = b"".join(frame.encode(lab.clock.now_ns() + 50 + n, b"%d" % (70 + n)) for n in range(3))
+        size = len(lab.newest)
+        lab.newest.extend(phantom)  # a call that is about to fail, seen from another process
+        assert numbers(cursor) == [1, 70, 71, 72]
+        del lab.newest[size:]
+        lab.clock.advance(1)
+        lab.append(b"2", b"3", b"4", b"5", b"6")
+        assert numbers(cursor) == [2, 3, 4, 5, 6]
+
+    def test_nothing_is_shown_of_a_new_file_whose_records_are_not_safe_yet(self) -> None:
+        lab = Lab(segment_bytes=64)
+        lab.append(b"1" * 60)
+        seen: list[list[bytes]] = []
+        lab.files.before = lambda call, path: seen.append(lab.payloads()) if call == "sync" and "002" in path else None
+        lab.append(b"2" * 60)
+        lab.files.before = lambda call, path: None
+        assert seen == [[b"1" * 60]]
+
+    def test_a_gap_stays_where_it_is_and_leaks_no_handle(self) -> None:
+        lab, positions = filled()
+        rewrite.remove(lab.files, FOLDER, lab.names()[:3])
+        cursor = outside(lab).read(after=positions[1])
+        for _ in range(3):
+            with pytest.raises(Gap):
+                list(cursor)
+
+    def test_following_past_a_removed_end_sleeps_instead_of_spinning(self) -> None:
+        lab = Lab()
+        lab.append(b"1")
+        lab.log.rotate()
+        rewrite.remove(lab.files, FOLDER, lab.names())
+        assert numbers(lab.log.reader.read().follow(timeout=0.05)) == []
+
+    def test_following_ends_at_until(self) -> None:
+        lab, positions = filled(10)
+        assert numbers(lab.log.reader.read(until=positions[5]).follow(timeout=5)) == [0, 1, 2, 3, 4]
 
 
 class TestDamage:

@@ -8,7 +8,7 @@ import pytest
 
 from lab import FOLDER, Lab
 from lamina.errors import Corruption, DiskError, Gap, LaminaError, WrongFormat
-from lamina.log import Level, Reader, rewrite
+from lamina.log import Level, Reader, frame, rewrite
 from lamina.log.formats import JOBS, PLAIN, TOPIC
 from lamina.log.naming import NUMBERED
 from lamina.testing import MemoryFiles
@@ -261,6 +261,31 @@ class TestSalvage:
         del lab.data(name)[lost.offset :]
         lab.log = lab.open(salvage=True)
         assert lab.payloads() == [record.payload for record in records if record != lost]
+
+    def test_nothing_from_inside_a_damaged_payload_is_ever_served(self) -> None:
+        inner = frame.encode(1_700_000_100 * 10**9, b"EMBEDDED") + frame.encode(1_700_000_101 * 10**9, b"x" * 500)[:40]
+        lab = Lab()
+        lab.append(b"first", inner)
+        lab.log.rotate()
+        lab.append(b"next")
+        lab.log.close()
+        for byte in range(8, len(lab.data("000000001.log"))):
+            disk = MemoryFiles(lab.disk.contents())
+            disk.names[f"{FOLDER}/000000001.log"].data[byte] ^= 1
+            log = lab.open(disk, salvage=True)
+            assert {record.payload for record in log.reader.read()} <= {b"first", inner, b"next"}
+
+    def test_a_resuming_reader_right_at_the_gap_is_told(self) -> None:
+        lab = Lab()
+        positions = lab.append(b"0", b"1", b"2", b"3")
+        records = list(lab.log.reader.read())
+        lab.log.close()
+        lab.crash()
+        lab.newest[records[2].offset + 16] ^= 1
+        lab.log = lab.open(salvage=True)
+        with pytest.raises(Gap):
+            list(lab.log.reader.read(after=positions[1]))
+        assert [record.payload for record in lab.log.reader.read(after=positions[2])] == [b"3"]
 
 
 def test_the_rewrite_of_a_file_that_fails_leaves_the_old_one() -> None:

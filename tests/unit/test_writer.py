@@ -8,10 +8,11 @@ import threading
 import pytest
 
 from lab import Lab
-from lamina.errors import LogClosed, LogLocked, RecordTooLarge, ReservedPayload
+from lamina.errors import BadOption, LogClosed, LogFailed, LogLocked, RecordTooLarge, ReservedPayload
 from lamina.log import ALWAYS, OS, Level, Log, LogOptions, interval
 from lamina.log.formats import JOBS, PLAIN, TOPIC
-from lamina.log.naming import STORED, TIMED, parse
+from lamina.log.frame import LAST_TIME
+from lamina.log.naming import JOURNAL, PWAL, STORED, TIMED, parse
 
 
 def test_records_come_back_in_the_order_they_were_appended() -> None:
@@ -126,7 +127,7 @@ def test_a_payload_over_the_limit_is_refused_and_nothing_of_its_batch_is_kept() 
     assert lab.payloads() == [b"x" * 10]
 
 
-@pytest.mark.parametrize("format", [PLAIN, JOBS, TOPIC], ids=lambda format: format.name)
+@pytest.mark.parametrize("format", [PLAIN, JOBS, TOPIC], ids=lambda each: each.name)
 def test_a_payload_with_the_form_of_a_mark_is_refused(format) -> None:
     lab = Lab(format=format)
     for mark in (format.watermark(7), format.gap(7)):
@@ -268,6 +269,39 @@ def test_when_enough_gathered_the_next_append_writes_it() -> None:
     for _ in range(20):
         lab.log.append(b"x" * 100)
     assert lab.log.stats.writes >= 2
+
+
+def test_the_position_of_a_reopened_log_can_be_waited_for() -> None:
+    lab = Lab()
+    (position,) = lab.append(b"a")
+    lab.reopen()
+    assert lab.log.position == position
+    lab.log.wait(lab.log.position)
+    lab.log.wait(lab.log.append_many([], until=Level.SYNCED))
+
+
+def test_one_call_may_ask_for_a_sync_by_the_clock_that_its_log_does_not_do() -> None:
+    lab = Lab(sync=OS)
+    position = lab.log.append(b"a", sync=interval(20), until=Level.WRITTEN)
+    lab.clock.advance(0.03)
+    lab.log.run_round()
+    assert lab.log.synced == position
+
+
+def test_a_stamp_past_the_last_time_a_record_can_have_is_refused() -> None:
+    lab = Lab()
+    lab.append(b"a")
+    lab.clock.wall_ns = LAST_TIME
+    lab.append(b"b")
+    with pytest.raises(LogFailed, match="2262"):
+        lab.append(b"c")
+    assert lab.payloads() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("family", [JOURNAL, PWAL], ids=lambda each: each.name)
+def test_families_whose_files_are_made_by_their_engine_are_refused_at_open(family) -> None:
+    with pytest.raises(BadOption):
+        Lab(family=family)
 
 
 class TestThreads:

@@ -32,6 +32,7 @@ cdef enum:
     TIME_SIZE = 15
     CRC_SIZE = 4
     MIN_RECORD = 20
+    MOST_AROUND = 29  # time, the longest size, checksum
     SPACING = 65536
     END = 0
     TRUNCATED = 1
@@ -74,15 +75,7 @@ cdef inline uint64_t get_u64(const uint8_t *at) noexcept nogil:
     return (<uint64_t>get_u32(at) << 32) | get_u32(at + 4)
 
 
-cdef inline int uvarint_size(uint64_t value) noexcept nogil:
-    cdef int size = 1
-    while value >= 0x80:
-        value >>= 7
-        size += 1
-    return size
-
-
-cdef inline bint has_form(const char *data, Py_ssize_t size, bytes prefix) noexcept:
+cdef inline bint has_form(const uint8_t *data, Py_ssize_t size, bytes prefix) noexcept:
     cdef Py_ssize_t length = PyBytes_GET_SIZE(prefix)
     return length > 0 and size == length + 8 and memcmp(data, PyBytes_AS_STRING(prefix), length) == 0
 
@@ -127,24 +120,15 @@ cdef put_records(
 ):
     cdef bytes watermark = reserved[0]
     cdef bytes gap = reserved[1]
-    cdef Py_ssize_t size, index, total = 0, last_point = at
-    cdef list held = list_of_bytes(payloads)
-    # Borrowed references: the list is ours, or nobody changes it while we hold the interpreter.
-    cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(held)
-    cdef PyObject **items = PySequence_Fast_ITEMS(held)
     if not 0 <= at <= PyByteArray_GET_SIZE(buffer):
         raise ValueError("encode outside of the buffer")
-    for index in range(count):
-        size = size_of(items[index])
-        if size > max_payload:
-            raise RecordTooLarge(index, size, max_payload)
-        if has_form(data_of(items[index]), size, watermark) or has_form(data_of(items[index]), size, gap):
-            raise ReservedPayload(index)
-        total += TIME_SIZE + uvarint_size(size) + size + CRC_SIZE
-    if at + total > PyByteArray_GET_SIZE(buffer):
-        PyByteArray_Resize(buffer, at + total)
-
+    # Borrowed references: the list is our own, or nobody changes it while we hold the interpreter.
+    cdef list held = list_of_bytes(payloads)
+    cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(held)
+    cdef PyObject **items = PySequence_Fast_ITEMS(held)
+    cdef Py_ssize_t size, index, last_point = at
     cdef uint8_t *base = <uint8_t *>PyByteArray_AS_STRING(buffer)
+    cdef uint8_t *room = base + PyByteArray_GET_SIZE(buffer)
     cdef uint8_t *here = base + at
     cdef const uint8_t *payload
     cdef list points = []
@@ -155,11 +139,21 @@ cdef put_records(
         seconds -= 1
         nanos += SECOND
     for index in range(count):
+        payload = <const uint8_t *>data_of(items[index])
+        size = size_of(items[index])
+        if size > max_payload:
+            raise RecordTooLarge(index, size, max_payload)
+        if has_form(payload, size, watermark) or has_form(payload, size, gap):
+            raise ReservedPayload(index)
+        if room - here < size + MOST_AROUND:
+            at = here - base
+            PyByteArray_Resize(buffer, 2 * (at + size + MOST_AROUND))
+            base = <uint8_t *>PyByteArray_AS_STRING(buffer)
+            room = base + PyByteArray_GET_SIZE(buffer)
+            here = base + at
         if here - base - last_point >= SPACING:
             last_point = here - base
             points.append((index, last_point))
-        payload = <const uint8_t *>data_of(items[index])
-        size = size_of(items[index])
         if use_cpu:
             here = lamina_put_by_cpu(here, <uint64_t>(seconds + YEAR_ONE), <uint32_t>nanos, payload, size)
         else:

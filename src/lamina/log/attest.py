@@ -68,10 +68,10 @@ def next_record(
     """Where whole records go on behind a bad place, for salvage: None if nowhere before ``end``.
 
     If the bad record's own size can be believed (a whole record, or the end of the file, stands behind it, or behind
-    further bad ones), that is the place, and nothing inside of it is looked at: it is payload. Else a place is believed if the records from there on
-    rise in time, are later than the bad record says it is, and lead exactly to the end of the file, stepping over other
-    bad ones of believable size; and if the next file vouches for a last record at ``reach_ns``, by way of that one.
-    Rather too little is believed than a record from inside a payload. The search is bounded in its work.
+    further bad ones), that is the place, and nothing inside of it is looked at: it is payload. Else a place is believed
+    if whole records, rising in time and later than the bad record says it is, lead from there exactly to the end of the
+    file; and if the next file vouches for a last record at ``reach_ns``, by way of that one. Rather too little is
+    believed than a record from inside a payload. The search is bounded in its work.
     """
     not_before, at = last_good_ns, bad_at
     while isinstance(head := _head_at(file, at, end, max_payload), Head) and at + head.end <= end:
@@ -117,13 +117,10 @@ class _Chain:
                 break
             self._work_left -= rough.end
             found = read_record(self._file, at, self._end, self._max_payload)
-            if isinstance(found, Head) and found.time_ns <= last_ns:
+            if isinstance(found, Stop) or found.time_ns <= last_ns:
                 break
-            if isinstance(found, Head):
-                last_ns = found.time_ns
-                reaches = reaches or last_ns == self._reach_ns
-            elif at == start:
-                break
+            last_ns = found.time_ns
+            reaches = reaches or last_ns == self._reach_ns
             at += rough.end
         if at == self._end and path and reaches:
             return True

@@ -101,7 +101,7 @@ class Cursor:
 
     def _records(self, segment: Segment) -> Iterator[Record]:
         scan = FileScan(segment.file, self._at, segment.end, self._reader.max_payload)
-        mark_sizes = {len(prefix) + 8 for prefix in segment.format.reserved}
+        mark_sizes = segment.format.mark_sizes
         name = segment.name.name
         for batch in scan:
             if self._from is None or batch.newest >= self._from:

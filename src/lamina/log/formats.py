@@ -41,6 +41,11 @@ class Format:
         """Prefixes of the marks; a payload of an engine never has the form of one."""
         return self.watermark_prefix, self.gap_prefix
 
+    @property
+    def mark_sizes(self) -> tuple[int, int]:
+        """Sizes that the payload of a mark can have."""
+        return len(self.watermark_prefix) + MARK_VALUE.size, len(self.gap_prefix) + MARK_VALUE.size
+
     def watermark(self, synced_ns: int) -> bytes:
         return self.watermark_prefix + MARK_VALUE.pack(synced_ns)
 
@@ -64,7 +69,9 @@ class Format:
         Ordinary watermarks vouch for records before them. A rewrite that drops the last record of a file leaves in its
         place a watermark that vouches for its own time, so that the file is seen to be whole.
         """
-        return not self.is_mark(payload) or self.read_watermark(payload) == time_ns
+        if len(payload) not in self.mark_sizes or not self.is_mark(payload):
+            return True
+        return self.read_watermark(payload) == time_ns
 
 
 def _mark_value(payload: bytes | memoryview, prefix: bytes) -> int | None:

@@ -106,13 +106,13 @@ def encode_into(
 
     The buffer grows as needed. Returns where the records end, and for the sparse index (number, offset) of a record
     every ``SPACING`` bytes; the first one is not among them.
-    Raises: RecordTooLarge; ReservedPayload for the form of a kernel mark (formats.py); TypeError. The buffer may
-    have grown then, but what was in it before ``at`` is as it was.
+    Raises: RecordTooLarge; ReservedPayload for the form of a kernel mark (formats.py); TypeError. What is in the buffer
+    before ``at`` is then as it was.
     """
-    checked = [_checked(index, payload, max_payload, reserved) for index, payload in enumerate(payloads)]
     points = []
     last_point = at
-    for index, payload in enumerate(checked):
+    for index, payload in enumerate(payloads):
+        payload = _checked(index, payload, max_payload, reserved)
         if at - last_point >= SPACING:
             points.append((index, at))
             last_point = at

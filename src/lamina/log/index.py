@@ -122,13 +122,15 @@ def extend(
 
 def _note_points(index: Index, batch: Batch) -> None:
     place = before = 0
-    while place < len(batch.times):
+    count, offsets, base = len(batch.times), batch.offsets, batch.base
+    if index.offsets:  # on to the record that begins at least a spacing behind the last point
+        place = bisect_left(offsets, index.offsets[-1] + SPACING - base)
+    while place < count:
         if not batch.rises:
             index.last = max(index.last, *batch.times[before : place + 1])
             before = place
         index.note(batch.times[place], batch.record_offset(place))
-        # On to the record that begins at least a spacing behind the last point.
-        place = bisect_left(batch.offsets, index.offsets[-1] + SPACING - batch.base, lo=place + 1)
+        place = bisect_left(offsets, index.offsets[-1] + SPACING - base, lo=place + 1)
 
 
 def newest_data(batch: Batch, format: Format) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 from lamina.errors import BadOption
 from lamina.log.frame import MAX_PAYLOAD
 from lamina.log.sync import ALWAYS, Sync
-from lamina.units import MIB
+from lamina.units import KIB, MIB
 
 _LARGEST_PAYLOAD: Final = 1 << 30
 
@@ -25,8 +25,8 @@ class LogOptions:
     """Start a new file when the first record of the active one is this many seconds old; None: never for age."""
     max_payload: int = MAX_PAYLOAD
     """Largest payload in bytes. A larger size found in a file is damage, not an allocation."""
-    gather_bytes: int = 1 * MIB
-    """When this much waits to be written, the next append writes it before it returns."""
+    gather_bytes: int = 64 * KIB
+    """When this much waits to be written, the next append writes it (without a sync) before it returns."""
 
     def __post_init__(self) -> None:
         for name, least, most in (

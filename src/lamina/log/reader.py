@@ -262,7 +262,7 @@ class Reader:
 
 
 def records_of(batch: Batch, segment: Segment, start: int = 0) -> Iterator[Record]:
-    mark_sizes = {len(prefix) + 8 for prefix in segment.format.reserved}
+    mark_sizes = segment.format.mark_sizes
     name = segment.name.name
     for at in range(start, len(batch.times)):
         payload = batch.payload(at)

@@ -21,6 +21,9 @@ class Refused:
         self._lasts: list[int] = []
         self._errors: list[LaminaError] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
+
     def add(self, first: int, last: int, error: LaminaError) -> None:
         """Ranges are added in rising order."""
         self._firsts.append(first)

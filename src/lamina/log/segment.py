@@ -98,14 +98,18 @@ class ActiveSegment:
 
     def append(self, *parts: bytes | memoryview) -> None:
         """Write at the end, going on after short writes; ``index`` is the caller's to update. Raises: AppendFailed."""
-        rest = [part for part in parts if len(part)]
+        rest = [part for part in parts if part]
+        left = sum(map(len, rest))
         done = 0
         try:
-            while rest:
+            while True:
                 taken = self.file.append(rest)
+                if taken == left:
+                    return
                 if taken <= 0:
                     raise OSError(errno.ENOSPC, "the disk took no bytes", self.file.path)
                 done += taken
+                left -= taken
                 rest = _behind(rest, taken)
         except OSError as error:
             raise AppendFailed(self._taken(done), error) from error

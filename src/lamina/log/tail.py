@@ -74,6 +74,9 @@ class Tail:
         self.written = self.synced = recovered.index.last_data
         self.sync_by: float | None = None
         """When the next sync is due, by the monotonic clock; None: nothing waits for one."""
+        every = options.sync.interval_ms
+        self._sync_interval_s = None if every is None else every / 1000
+        self._shows_synced_only = options.sync.level is Level.SYNCED
         self._attested = 0
         self._newest = self._sealed = recovered.newest
         self._active = self._reopen(recovered)
@@ -158,8 +161,7 @@ class Tail:
             self._attested = self.synced
         shift = index.bytes - calls[0].start
         records = 0
-        sync_within = self._options.sync.interval_ms
-        due = None if sync_within is None else sync_within / 1000
+        due = self._sync_interval_s
         for call in calls:
             index.note(call.first, shift + call.start)
             for number, offset in call.points:
@@ -255,8 +257,7 @@ class Tail:
         segment = self._active
         if segment is None:
             return None if self._sealed is None else (self._sealed, None)
-        is_synced = self._options.sync.level is Level.SYNCED
-        return segment.name, segment.synced_bytes if is_synced else segment.size
+        return segment.name, segment.synced_bytes if self._shows_synced_only else segment.size
 
     # -- syncing -------------------------------------------------------------------------------------------------
 

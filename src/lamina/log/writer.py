@@ -33,6 +33,8 @@ from lamina.units import show_time
 
 _LARGEST_SPARE = 4  # a gather buffer that one huge call made larger than this many times its size is given back
 
+_LINGER_S = 0.001  # how long a record nobody waits for may gather company before it is written
+
 Position = NewType("Position", int)
 """Where a record is in its log: its time, in nanoseconds since 1970."""
 
@@ -165,9 +167,9 @@ class Log:
         if until is not None:
             self.wait(last, until)
         elif is_full:
-            self.run_round()
+            self.run_round(may_sync=False)
         elif self._committer is not None:
-            self._committer.nudge(self)
+            self._committer.come_again(self, _LINGER_S)
         return last
 
     def _gather(self, payloads: Sequence[bytes], policy: Sync) -> None:
@@ -199,7 +201,11 @@ class Log:
             with self._state:
                 if self._has_reached(position, level):
                     return
-                follower = self._follow_or_lead(position, level)
+                if self._is_led:
+                    follower = ThreadWaiter(position, level, follows=True)
+                    self._waiters.add(follower)
+                else:
+                    follower, self._is_led = None, True
             if follower is not None and not self._sleep(follower, timeout):
                 raise TimeoutError(f"position {position} is not {level.name.lower()} after {timeout} s")
             if follower is None or follower.must_lead:
@@ -207,15 +213,6 @@ class Log:
                     self.run_round()
                 finally:
                     self._hand_over_lead()
-
-    def _follow_or_lead(self, position: int, level: Level) -> ThreadWaiter | None:
-        """A waiter to sleep on while another thread leads, None if this one is to lead. Holds ``_state``."""
-        if not self._is_led:
-            self._is_led = True
-            return None
-        follower = ThreadWaiter(position, level, follows=True)
-        self._waiters.add(follower)
-        return follower
 
     def _sleep(self, waiter: ThreadWaiter, timeout: float | None) -> bool:
         """False when the time has passed and nobody told the waiter anything."""
@@ -251,16 +248,16 @@ class Log:
 
     def _has_reached(self, position: int, level: Level) -> bool:
         """Holds ``_state``. Raises: the error of a position that never will."""
+        if self._refused and (error := self._refused.find(position)):
+            raise error.with_traceback(None)
+        if position <= (self._synced if level is Level.SYNCED else self._written):
+            return True
         if position > self._last_position:
             raise ValueError(f"position {position} was never appended")
-        if error := self._refused.find(position):
-            raise error.with_traceback(None)
-        if position <= self._position_of(level):
-            return True
         if self._failure is not None:
             raise self._failure.with_traceback(None)
-        if level is Level.SYNCED:
-            self._sync_asked = max(self._sync_asked, position)
+        if level is Level.SYNCED and position > self._sync_asked:
+            self._sync_asked = position
         return False
 
     def wait_for_more(self, position: int, timeout: float | None = None) -> bool:
@@ -326,10 +323,10 @@ class Log:
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
-    def run_round(self) -> float | None:
+    def run_round(self, *, may_sync: bool = True) -> float | None:
         """Write what gathered and do what is due. Returns the seconds until something is due by the clock."""
         with self._commit:
-            again = self._round()
+            again = self._round(may_sync=may_sync)
         if again is not None and self._committer is not None:
             self._committer.come_again(self, again)
         return again
@@ -348,7 +345,7 @@ class Log:
             finally:
                 self._publish()
 
-    def _round(self) -> float | None:
+    def _round(self, *, may_sync: bool = True) -> float | None:
         with self._state:
             calls, data, size = self._calls, self._buffer, self._gathered
             self._calls, self._buffer, self._gathered = [], self._spare, 0
@@ -358,7 +355,7 @@ class Log:
             self._refuse(calls, self._failure)
             return None
         try:
-            self._write_and_sync(calls, memoryview(data)[:size])
+            self._write_and_sync(calls, memoryview(data)[:size], may_sync=may_sync)
         except LogFailed as error:
             self._give_up(calls, error)
             return None
@@ -372,7 +369,7 @@ class Log:
             self._spare = bytearray(self.options.gather_bytes)
         return self._seconds_to_next()
 
-    def _write_and_sync(self, calls: list[Call], data: memoryview) -> None:
+    def _write_and_sync(self, calls: list[Call], data: memoryview, *, may_sync: bool) -> None:
         tail = self._tail
         if calls:
             try:
@@ -382,12 +379,12 @@ class Log:
             except StorageError as error:
                 self._publish()
                 self._refuse([call for call in calls if call.last > tail.written], error)
-        if self._sync_is_due():
+        if may_sync and self._sync_is_due():
             if self._waiters:
                 self._publish()  # some may wait for no more than the write
             tail.sync()
         limit = self.options.segment_age_s
-        if limit is not None and (age := tail.age_s()) is not None and age >= limit:
+        if limit is not None and (tail.age_s() or 0) >= limit:
             tail.seal()
         self._publish()
 
@@ -416,12 +413,13 @@ class Log:
 
     def _publish(self) -> None:
         """Take over how far the tail has come and wake who waited for that."""
+        tail = self._tail
+        # Invariant: nothing is called synced that was not written, and neither ever goes back.
+        assert self._synced <= tail.synced <= tail.written
         with self._state:
-            self._written = max(self._written, self._tail.written)
-            self._synced = max(self._synced, self._tail.synced)
-            # Invariant: nothing is called synced that was not written.
-            assert self._synced <= self._written
-            self._readable = self._tail.readable()
+            self._written, self._synced, self._readable = tail.written, tail.synced, tail.readable()
+            if not self._waiters:
+                return
             told = self._waiters.take(lambda waiter: waiter.position <= self._position_of(waiter.level))
         tell_all([(waiter, None) for waiter in told])
 
