@@ -95,9 +95,9 @@ MUTANTS = [
     ),
     Mutant(
         "stop silently at a bad record",
-        "reader.py",
-        "        why = scan.why or Stop.TRUNCATED\n        name = segment.name.name\n",
-        "        return\n        why = scan.why or Stop.TRUNCATED\n        name = segment.name.name\n",
+        "cursor.py",
+        "        if scan.why is not Stop.END or scan.stop < segment.end:\n            self._check_stop(segment, scan)",
+        "        self._at = segment.file.size()",
         READ,
     ),
     Mutant(

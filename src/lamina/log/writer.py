@@ -29,9 +29,9 @@ from lamina.log.reader import Reader
 from lamina.log.refused import Refused
 from lamina.log.sync import Level, Sync
 from lamina.log.tail import Call, LogStats, Tail
-from lamina.units import show_time
+from lamina.units import MIB, show_time
 
-_LARGEST_SPARE = 4  # a gather buffer that one huge call made larger than this many times its size is given back
+_LARGEST_SPARE = 4  # a gather buffer that huge calls made larger than this many times its size is given back
 
 _LINGER_S = 0.001  # how long a record nobody waits for may gather company before it is written
 
@@ -73,8 +73,7 @@ class Log:
         self._commit = threading.Lock()
 
         # Appends gather in one buffer while a round writes the other: no memory is asked for on the way.
-        self._buffer = bytearray(options.gather_bytes)
-        self._spare = bytearray(options.gather_bytes)
+        self._buffer, self._spare = bytearray(), bytearray()
         self._gathered = 0
         self._calls: list[Call] = []
         self._last_stamp = recovered.index.last
@@ -197,10 +196,13 @@ class Log:
         Raises: the error that kept the record out of the log; TimeoutError.
         """
         level = self.options.sync.level if level is None else level
+        has_led = False
         while True:
             with self._state:
                 if self._has_reached(position, level):
                     return
+                # Invariant: a round leaves no call behind that is neither written nor refused.
+                assert not has_led
                 if self._is_led:
                     follower = ThreadWaiter(position, level, follows=True)
                     self._waiters.add(follower)
@@ -209,6 +211,7 @@ class Log:
             if follower is not None and not self._sleep(follower, timeout):
                 raise TimeoutError(f"position {position} is not {level.name.lower()} after {timeout} s")
             if follower is None or follower.must_lead:
+                has_led = True
                 try:
                     self.run_round()
                 finally:
@@ -365,8 +368,8 @@ class Log:
                 calls, LogFailed(f"{self.reader.folder}: a write was interrupted ({error!r})", hint="reopen it")
             )
             raise
-        if len(data) > _LARGEST_SPARE * self.options.gather_bytes:
-            self._spare = bytearray(self.options.gather_bytes)
+        if len(data) > _LARGEST_SPARE * max(self.options.gather_bytes, 1 * MIB):
+            self._spare = bytearray()
         return self._seconds_to_next()
 
     def _write_and_sync(self, calls: list[Call], data: memoryview, *, may_sync: bool) -> None:
