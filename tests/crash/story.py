@@ -92,8 +92,14 @@ def tell(policy: str, seed: int, *, steps: int = 24, model: str = "strict") -> S
         elif act < 0.82:
             log.rotate()
             story.note_progress(log)
-        elif act < 0.9:
+        elif act < 0.88:
             _rewrite_one(story, rng)
+        elif act < 0.94:  # the process is killed and started again: what it serves then is promised
+            story.disk.drop_locks()
+            log = story.open()
+            served = [record.time_ns for record in log.reader.read()]
+            story.appended = [pair for pair in story.appended if pair[0] <= max(served, default=0)]
+            story.disk.note(Acked(max(served, default=0), Level.SYNCED))
         else:
             log.close()
             story.disk.note(Acked(log.synced, Level.SYNCED))

@@ -9,6 +9,7 @@ import pytest
 from lab import FOLDER, Lab
 from lamina.errors import Corruption, Gap, LogClosed
 from lamina.log import OS, Level, Log, Reader, frame, rewrite
+from lamina.log.commit import ThreadWaiter
 from lamina.log.formats import TOPIC
 from lamina.log.naming import NUMBERED, TIMED
 
@@ -172,6 +173,7 @@ def test_readers_see_under_always_only_what_is_synced() -> None:
     lab.append(b"a")
     seen_at_sync: list[list[bytes]] = []
     lab.files.before = lambda call, path: seen_at_sync.append(lab.payloads()) if call == "sync" else None
+    lab.log._waiters.add(ThreadWaiter(lab.log.position + 1000, Level.WRITTEN, follows=False))  # progress is published
     lab.append(b"b")
     lab.files.before = lambda call, path: None
     assert seen_at_sync[0] == [b"a"]

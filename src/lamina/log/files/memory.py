@@ -161,6 +161,10 @@ class MemoryFiles:
         self._add_parents(path)
         self.names[path] = self.new_content(data)
 
+    def drop_locks(self) -> None:
+        """The process that held them was killed."""
+        self._locks.clear()
+
     def new_content(self, data: bytes = b"") -> Content:
         self._next_number += 1
         return Content(self._next_number, data)
