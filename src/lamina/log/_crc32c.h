@@ -91,8 +91,8 @@ LAMINA_CPU static inline uint32_t lamina_crc_by_cpu(uint64_t crc, const uint8_t 
     return (uint32_t)crc;
 }
 
-/* One record at `at`; returns where it ends. The head is put together in two registers and the payload's checksum
-   is taken from where the payload came from: reading back bytes just stored would wait for the stores. */
+/* One record at `at`; returns where it ends. The head is put together in two registers and the payload is copied
+   through a register on its way to the checksum: reading back bytes just stored would wait for the stores. */
 LAMINA_CPU static uint8_t *lamina_put_by_cpu(uint8_t *at, uint64_t seconds, uint32_t nanos, const uint8_t *payload,
                                              size_t size) {
     uint64_t rest = size >> 7;
@@ -110,11 +110,16 @@ LAMINA_CPU static uint8_t *lamina_put_by_cpu(uint8_t *at, uint64_t seconds, uint
         *at++ = byte;
         rest >>= 7;
     }
+    uint64_t eight;
+    for (; size >= 8; size -= 8, payload += 8, at += 8) {
+        memcpy(&eight, payload, 8);
+        crc = LAMINA_CRC8(crc, eight);
+        memcpy(at, &eight, 8);
+    }
     memcpy(at, payload, size);
-    at += size;
     uint32_t stored = __builtin_bswap32(~lamina_crc_by_cpu(crc, payload, size));
-    memcpy(at, &stored, 4);
-    return at + 4;
+    memcpy(at + size, &stored, 4);
+    return at + size + 4;
 }
 #else
 static int lamina_crc_cpu_has_it(void) { return 0; }

@@ -123,10 +123,10 @@ cdef put_records(
     if not 0 <= at <= PyByteArray_GET_SIZE(buffer):
         raise ValueError("encode outside of the buffer")
     # Borrowed references: the list is our own, or nobody changes it while we hold the interpreter.
-    cdef list held = list_of_bytes(payloads)
+    cdef list held = payloads if type(payloads) is list else list(payloads)
     cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(held)
     cdef PyObject **items = PySequence_Fast_ITEMS(held)
-    cdef Py_ssize_t size, index, last_point = at
+    cdef Py_ssize_t size, index, done, last_point = at
     cdef uint8_t *base = <uint8_t *>PyByteArray_AS_STRING(buffer)
     cdef uint8_t *room = base + PyByteArray_GET_SIZE(buffer)
     cdef uint8_t *here = base + at
@@ -139,6 +139,9 @@ cdef put_records(
         seconds -= 1
         nanos += SECOND
     for index in range(count):
+        if not is_bytes(items[index]):
+            converted = [as_bytes(place, each) for place, each in enumerate(held)]
+            return put_records(buffer, at, first_ns, converted, max_payload, reserved, use_cpu)
         payload = <const uint8_t *>data_of(items[index])
         size = size_of(items[index])
         if size > max_payload:
@@ -146,11 +149,11 @@ cdef put_records(
         if has_form(payload, size, watermark) or has_form(payload, size, gap):
             raise ReservedPayload(index)
         if room - here < size + MOST_AROUND:
-            at = here - base
-            PyByteArray_Resize(buffer, 2 * (at + size + MOST_AROUND))
+            done = here - base
+            PyByteArray_Resize(buffer, 2 * (done + size + MOST_AROUND))
             base = <uint8_t *>PyByteArray_AS_STRING(buffer)
             room = base + PyByteArray_GET_SIZE(buffer)
-            here = base + at
+            here = base + done
         if here - base - last_point >= SPACING:
             last_point = here - base
             points.append((index, last_point))
@@ -163,17 +166,6 @@ cdef put_records(
             seconds += 1
             nanos = 0
     return here - base, points
-
-
-cdef list list_of_bytes(payloads):
-    """The payloads as a list of bytes: itself if it is one already."""
-    cdef list given = payloads if type(payloads) is list else list(payloads)
-    cdef PyObject **items = PySequence_Fast_ITEMS(given)
-    cdef Py_ssize_t index
-    for index in range(PySequence_Fast_GET_SIZE(given)):
-        if not is_bytes(items[index]):
-            return [as_bytes(place, each) for place, each in enumerate(given)]
-    return given
 
 
 cdef bytes as_bytes(Py_ssize_t index, each):
