@@ -82,7 +82,7 @@ MUTANTS = [
     Mutant(
         "served before synced",
         "recovery.py",
-        "    _sync_what_is_kept(files, folder, segments, set(names))\n",
+        "        _sync_what_is_kept(files, folder, segments, set(names))\n",
         "",
         CUTS,
     ),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from lamina.cli.main import EXIT_DAMAGE, EXIT_REPAIRED
-from lamina.cli.render import as_json, out, print_json, print_table, progress_bar
+from lamina.cli.render import as_json, err, out, print_json, print_table, progress_bar
 from lamina.errors import BadOption, from_os
 from lamina.log.files.real import RealFiles
 from lamina.log.naming import FAMILIES, Listing, sort_out
@@ -107,12 +107,17 @@ def dump(folder: str, since: str | None, until: str | None, limit: int | None, a
     end = parse_time(until) if until else None
     count = 0
     for stream in _listing(folder).streams():
+        torn = ""
         for segment, batch in Reader(folder, stream=stream, files=FILES).batches():
+            torn = f"{segment.name.name}, byte {batch.end}: {segment.end - batch.end} bytes of a torn tail"
+            torn = torn if batch.end < segment.end else ""
             for line in _dump_lines(segment, batch, start, end, as_json):
                 click.echo(line)
                 count += 1
                 if limit is not None and count >= limit:
                     return
+        if torn:
+            err.print(f"not shown: {torn}", markup=False)
 
 
 def _dump_lines(segment: Segment, batch: Batch, since: int | None, until: int | None, as_json: bool) -> Iterator[str]:

@@ -80,7 +80,6 @@ class Examined:
 
     index: Index
     why: Stop
-    size: int
     is_clean: bool
 
     @property
@@ -94,60 +93,55 @@ def recover(files: Files, folder: str, family: Family, format: Format, clock: Cl
     Raises: Corruption, WrongFormat (nothing was changed); DiskError, DiskFull.
     """
     try:
-        return _recover(files, folder, family, format, clock, max_payload)
+        names = files.list(folder)
+        listing = sort_out(names)
+        segments = listing.of_family(family)
+        report = RecoveryReport(leftovers=listing.leftovers, foreign=listing.foreign)
+        # Nothing is changed before all that has to be checked was.
+        looked_at = _look_back(files, folder, segments, format, max_payload)
+        for name, examined in looked_at:
+            if examined.is_torn or not examined.index.records:
+                cut(files, folder, name.name, examined, report, clock)
+        rewrite.remove_leftovers(files, folder, listing.leftovers)
+        gone = {name for name, examined in looked_at if not examined.index.records}
+        segments = [name for name in segments if name not in gone]
+        report.segments = len(segments)
+        _sync_what_is_kept(files, folder, segments, set(names))
+        return _go_on_from(files, folder, looked_at[-1] if segments else None, report)
     except OSError as error:
         raise from_os(error, "recover the log", folder) from error
 
 
-def _recover(files: Files, folder: str, family: Family, format: Format, clock: Clock, max_payload: int) -> Recovered:
-    names = files.list(folder)
-    listing = sort_out(names)
-    segments = listing.of_family(family)
-    report = RecoveryReport(len(segments), leftovers=listing.leftovers, foreign=listing.foreign)
-    newest, examined = _find_newest(files, folder, segments, format, max_payload, report, clock)
-    rewrite.remove_leftovers(files, folder, listing.leftovers)
-    _sync_what_is_kept(files, folder, segments, set(names))
-    if newest is None or examined is None:
-        return Recovered(report)
-    report.segments = len(segments)
-    report.was_clean = examined.is_clean and not report.torn
-    if not report.was_clean:
-        # Writing goes on in a new segment, so this one is sealed now.
-        examined.index.state = State.SEALED
-        indexes.save(files, folder, newest.name, examined.index)
-    return Recovered(report, newest, examined.index)
-
-
-def _find_newest(
-    files: Files,
-    folder: str,
-    segments: list[FileName],
-    format: Format,
-    max_payload: int,
-    report: RecoveryReport,
-    clock: Clock,
-) -> tuple[FileName | None, Examined | None]:
-    """The newest file with a whole record, its tail cut. Files behind it are put aside and taken off the list."""
-    empty: list[FileName] = []
-    while segments:
-        newest = segments[-1]
-        file = open_for_reading(files, folder, newest.name)
+def _look_back(
+    files: Files, folder: str, segments: list[FileName], format: Format, max_payload: int
+) -> list[tuple[FileName, Examined]]:
+    """The newest files, newest first, down to the first that has a whole record. Raises: Corruption, WrongFormat."""
+    looked_at: list[tuple[FileName, Examined]] = []
+    for place in range(len(segments) - 1, -1, -1):
+        before = segments[place - 1] if place else None
+        file = open_for_reading(files, folder, segments[place].name)
         try:
-            before = segments[-2] if len(segments) > 1 else None
-            examined = examine(files, folder, newest.name, before, file, format, max_payload)
+            examined = examine(files, folder, segments[place].name, before, file, format, max_payload)
         finally:
             file.close()
+        looked_at.append((segments[place], examined))
         if examined.index.records:
-            # Only now is anything changed: all that had to be checked was.
-            for name in empty:
-                cut(files, folder, name.name, Examined(Index(), Stop.BAD_TIME, -1, False), report, clock)
-            if examined.is_torn:
-                cut(files, folder, newest.name, examined, report, clock)
-            return newest, examined
-        empty.append(segments.pop())
-    for name in empty:
-        cut(files, folder, name.name, Examined(Index(), Stop.BAD_TIME, -1, False), report, clock)
-    return None, None
+            break
+    return looked_at
+
+
+def _go_on_from(
+    files: Files, folder: str, newest: tuple[FileName, Examined] | None, report: RecoveryReport
+) -> Recovered:
+    if newest is None:
+        return Recovered(report)
+    name, examined = newest
+    report.was_clean = examined.is_clean and not report.torn
+    if not report.was_clean:
+        # Writing goes on in a new file, so this one is sealed now.
+        examined.index.state = State.SEALED
+        indexes.save(files, folder, name.name, examined.index)
+    return Recovered(report, name, examined.index)
 
 
 def examine(
@@ -168,20 +162,20 @@ def examine(
         check_header(file, name, format)
         kept = indexes.load(files, folder, name, file)
         if kept is not None and kept.state is not State.GROWING:
-            return Examined(kept, Stop.END, size, is_clean=True)
+            return Examined(kept, Stop.END, is_clean=True)
         index = Index()
         scan = indexes.extend(index, file, format, size, max_payload)
         why, stop = scan.why, scan.stop
         if why is Stop.END and stop < size:
             why = Stop.TRUNCATED  # the file shrank while it was read
     if why is Stop.END:
-        return Examined(index, why, size, is_clean=_ends_with_watermark(file, index, format))
+        return Examined(index, why, is_clean=_ends_with_watermark(file, index, format))
     last_good = index.last_data
     if not last_good and before is not None:
         last_good = _last_data(files, folder, before.name, format, max_payload)
     if is_attested(file, stop, size, last_good, format, max_payload):
         raise Corruption(name, stop, f"{REASONS[why]}, though it was once synced")
-    return Examined(index, why, size, is_clean=False)
+    return Examined(index, why, is_clean=False)
 
 
 def _ends_with_watermark(file: File, index: Index, format: Format) -> bool:

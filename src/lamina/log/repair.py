@@ -46,111 +46,102 @@ def plan(found: Survey) -> list[str]:
 
 def repair_held(files: Files, folder: str, clock: Clock, max_payload: int = frame.MAX_PAYLOAD) -> RepairReport:
     """Repair every log of a folder. The caller holds its lock. Raises: DiskError, DiskFull."""
-    report = RepairReport()
     found = survey(files, folder, max_payload, beside_writer=False)
-    before: SegmentSurvey | None = None
-    last_ns = 0
+    repair = _Repair(files, folder, clock, max_payload)
+    streams: dict[str, list[SegmentSurvey]] = {}
+    for segment in found.segments:
+        streams.setdefault(segment.name.stream, []).append(segment)
+    leftovers = found.listing.leftovers
     try:
-        for segment, following in zip(found.segments, [*found.segments[1:], None], strict=True):
-            if before is None or before.name.stream != segment.name.stream:
-                before, last_ns = None, 0
+        for stream in streams.values():
+            repair.log(stream)
+        rewrite.remove_leftovers(files, folder, leftovers)
+    except OSError as error:
+        raise from_os(error, "repair the log", folder) from error
+    repair.report.done += [f"{name}: removed a half-done replacement" for name in leftovers]
+    return repair.report
+
+
+class _Repair:
+    """Mends the files of a folder one after the other."""
+
+    def __init__(self, files: Files, folder: str, clock: Clock, max_payload: int) -> None:
+        self._files, self._folder, self._clock, self._max_payload = files, folder, clock, max_payload
+        self.report = RepairReport()
+
+    def log(self, segments: list[SegmentSurvey]) -> None:
+        """Mend one log, oldest file first."""
+        last_ns = 0
+        format = next((segment.format for segment in segments if segment.format is not None), None)
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
             # The times of gap marks must not go back: as-of reads choose the file by them.
             last_ns = max(last_ns, segment.attested_ns or 0)
             if segment.damage:
-                neighbours = [near.format for near in (before, following) if near is not None]
-                segment.format = next(filter(None, [segment.format, *neighbours]), None)
-                reach_ns = _attested(segment, following)
-                _rewrite(files, folder, segment, last_ns, reach_ns, clock, max_payload, report)
+                self._take_out(segment, segment.format or format, last_ns, _attested_by(following, segment))
             elif segment.torn is not None:
-                _cut(files, folder, segment, clock, report)
-            before, last_ns = segment, max(last_ns, segment.last_ns)
-        rewrite.remove_leftovers(files, folder, found.listing.leftovers)
-    except OSError as error:
-        raise from_os(error, "repair the log", folder) from error
-    report.done += [f"{name}: removed a half-done replacement" for name in found.listing.leftovers]
-    return report
+                self._cut(segment)
+            last_ns = max(last_ns, segment.last_ns)
+
+    def _cut(self, segment: SegmentSurvey) -> None:
+        assert segment.torn is not None
+        name = segment.name.name
+        kept = Index()
+        kept.bytes, kept.records = segment.torn.offset, segment.records
+        examined = Examined(kept, frame.Stop.TRUNCATED, is_clean=False)
+        recovered = RecoveryReport()
+        recovery.cut(self._files, self._folder, name, examined, recovered, self._clock)
+        self.report.done += recovered.warnings() or [f"{name}: removed a file that had no record yet"]
+
+    def _take_out(self, segment: SegmentSurvey, format: Format | None, last_ns: int, reach_ns: int) -> None:
+        """Rewrite a file without its damage. The log before it ends at ``last_ns``; it should reach ``reach_ns``."""
+        name, done = segment.name.name, self.report.done
+        if format is None or not all(damage.is_repairable for damage in segment.damage):
+            self.report.left += segment.damage
+            return
+        end = segment.bytes if segment.torn is None else segment.torn.offset
+        file = self._files.open(join(self._folder, name))
+        try:
+            for damage in segment.damage:
+                kept = self._keep(file, name, damage.offset, damage.end, "broken")
+                done.append(f"{name}, byte {damage.offset}: {damage.reason}; {kept}, gap marked")
+            if segment.torn is not None:
+                kept = self._keep(file, name, end, segment.bytes, "torn")
+                done.append(f"{name}, byte {end}: cut a torn tail; {kept}")
+            chunks = self._rest(file, segment.damage, end, format, last_ns, reach_ns)
+            rewrite.replace(self._files, self._folder, name, chunks, FAMILIES[segment.name.family])
+        finally:
+            file.close()
+
+    def _keep(self, file: File, name: str, start: int, end: int, what: str) -> str:
+        if start == end:
+            return "nothing to keep"
+        kept_as = recovery.keep_aside(self._files, self._folder, file, name, start, end, self._clock, what)
+        return f"{end - start} bytes kept in {kept_as}"
+
+    def _rest(
+        self, file: File, damaged: list[Damage], end: int, format: Format, last_ns: int, reach_ns: int
+    ) -> Iterator[bytes]:
+        """The file without the damaged ranges, a gap mark for each."""
+        yield format.header
+        at, reached_ns = HEADER_SIZE, 0
+        for damage in [*damaged, None]:
+            stop = end if damage is None else damage.offset
+            yield from recovery.chunks_of(file, at, stop)
+            for batch in FileScan(file, at, stop, self._max_payload):
+                last_ns = batch.times[-1]
+                reached_ns = newest_data(batch, format) or reached_ns
+            if damage is not None:
+                # One stamp later than the record before: the records lost had later ones still.
+                last_ns += 1
+                yield kernel.encode_many(last_ns, (format.gap(damage.end - damage.offset),))
+                at = max(damage.end, HEADER_SIZE)
+        if reached_ns < reach_ns:
+            # Stands in for the last record (Format.reaches): that it is missing is known now.
+            yield kernel.encode_many(reach_ns, (format.watermark(reach_ns),))
 
 
-def _attested(segment: SegmentSurvey, following: SegmentSurvey | None) -> int:
-    """How far the file after it says that a file reached."""
-    if following is None or following.name.stream != segment.name.stream:
+def _attested_by(following: SegmentSurvey | None, segment: SegmentSurvey) -> int:
+    """How far the next file says that this one reached, 0 if it does not."""
+    if following is None or not follows(segment.name, following.name):
         return 0
-    return following.attested_ns or 0 if follows(segment.name, following.name) else 0
-
-
-def _cut(files: Files, folder: str, segment: SegmentSurvey, clock: Clock, report: RepairReport) -> None:
-    assert segment.torn is not None
-    kept = Index()
-    kept.bytes, kept.records = segment.torn.offset, segment.records
-    recovered = RecoveryReport()
-    examined = Examined(kept, frame.Stop.TRUNCATED, segment.bytes, is_clean=False)
-    recovery.cut(files, folder, segment.name.name, examined, recovered, clock)
-    report.done += recovered.warnings() or [f"{segment.name.name}: removed a file that had no record yet"]
-
-
-def _rewrite(
-    files: Files,
-    folder: str,
-    segment: SegmentSurvey,
-    last_ns: int,
-    reach_ns: int,
-    clock: Clock,
-    max_payload: int,
-    report: RepairReport,
-) -> None:
-    """Take the damaged ranges out of a file; the one before it ends at ``last_ns``, it should reach ``reach_ns``."""
-    name = segment.name.name
-    if segment.format is None or not all(damage.is_repairable for damage in segment.damage):
-        report.left += segment.damage
-        return
-    family = FAMILIES[segment.name.family]
-    file = files.open(join(folder, name))
-    try:
-        for damage in segment.damage:
-            size = damage.end - damage.offset
-            kept_as = ""
-            if size:
-                kept_as = recovery.keep_aside(
-                    files, folder, file, name, damage.offset, damage.end, clock, what="broken"
-                )
-            where = f"{size} bytes kept in {kept_as}" if size else "nothing to keep"
-            report.done.append(f"{name}, byte {damage.offset}: {damage.reason}; {where}, gap marked")
-        if segment.torn is not None:
-            end = segment.torn.offset
-            kept_as = recovery.keep_aside(files, folder, file, name, end, segment.bytes, clock)
-            report.done.append(f"{name}, byte {end}: cut a torn tail, kept in {kept_as}")
-        else:
-            end = segment.bytes
-        chunks = _chunks_without(file, segment.damage, end, last_ns, reach_ns, segment.format, max_payload)
-        rewrite.replace(files, folder, name, chunks, family)
-    finally:
-        file.close()
-
-
-def _chunks_without(
-    file: File, damaged: list[Damage], end: int, last_ns: int, reach_ns: int, format: Format, max_payload: int
-) -> Iterator[bytes]:
-    yield format.header
-    at, reached_ns = HEADER_SIZE, 0
-    for damage in damaged:
-        yield from recovery.chunks_of(file, at, damage.offset)
-        last_ns, reached_ns = _last_times(file, at, damage.offset, format, max_payload, last_ns, reached_ns)
-        # One stamp later than the record before: the records lost had later ones still.
-        last_ns += 1
-        yield kernel.encode_many(last_ns, (format.gap(damage.end - damage.offset),))
-        at = max(damage.end, HEADER_SIZE)
-    yield from recovery.chunks_of(file, at, end)
-    last_ns, reached_ns = _last_times(file, at, end, format, max_payload, last_ns, reached_ns)
-    if reached_ns < reach_ns:
-        # Stands in for the last record (Format.reaches): that it is missing is known now.
-        yield kernel.encode_many(reach_ns, (format.watermark(reach_ns),))
-
-
-def _last_times(
-    file: File, start: int, end: int, format: Format, max_payload: int, last_ns: int, reached_ns: int
-) -> tuple[int, int]:
-    """The last time of a range, and of the last record there that shows how far the log reached."""
-    for batch in FileScan(file, start, end, max_payload):
-        last_ns = batch.times[-1]
-        reached_ns = newest_data(batch, format) or reached_ns
-    return last_ns, reached_ns
+    return following.attested_ns or 0

@@ -108,77 +108,113 @@ def survey(
     holders = [files.lock_holder(join(folder, name)) for name in sorted(locks)]
     holder = next(filter(None, holders), None) if beside_writer else None
     result = Survey(folder, listing, holder)
+    total = sum(_size(files, folder, name) for name in listing.segments)
     for stream in listing.streams().values():
-        before: SegmentSurvey | None = None
-        for name, following in zip(stream, [*stream[1:], None], strict=True):
-            reach_ns = _peek_attested(files, folder, name, following, max_payload)
-            looked = _look_through(
-                files, folder, name, following is None, before, reach_ns, max_payload, result, progress
-            )
-            if looked is not None:
-                result.segments.append(looked)
-                before = looked
+        _Look(files, result, max_payload, lambda done: progress(done, total)).through(stream)
     return result
 
 
-def _look_through(
-    files: Files,
-    folder: str,
-    name: FileName,
-    is_newest: bool,
-    before: SegmentSurvey | None,
-    reach_ns: int | None,
-    max_payload: int,
-    result: Survey,
-    progress: Progress,
-) -> SegmentSurvey | None:
+def _size(files: Files, folder: str, name: FileName) -> int:
     try:
         file = open_for_reading(files, folder, name.name)
     except FileNotFoundError:
-        return None  # removed since the folder was listed
-    segment = SegmentSurvey(name, bytes=file.size())
-    done = result.bytes
+        return 0
     try:
-        if not _check_header(file, segment, is_newest):
-            return segment
-        tell = lambda at: progress(done + at, done + segment.bytes)  # noqa: E731
-        _scan(file, segment, before, is_newest, reach_ns, max_payload, tell)
-        if before is not None:
-            _check_end_of(before, segment)
-    except OSError as error:
-        raise from_os(error, "read the file", file.path) from error
+        return file.size()
     finally:
         file.close()
-    if result.holder is not None and segment.torn is not None:
-        segment.torn = None  # the writer is at it
-    return segment
 
 
-def _peek_attested(
-    files: Files, folder: str, name: FileName, following: FileName | None, max_payload: int
-) -> int | None:
-    """How far the next file says that this one reached."""
-    if following is None or not follows(name, following):
-        return None
-    try:
-        file = open_for_reading(files, folder, following.name)
-    except FileNotFoundError:
-        return None
-    try:
-        head = read_record(file, HEADER_SIZE, file.size(), max_payload)
-        if isinstance(head, Stop):
+class _Look:
+    """Goes through the files of one log, oldest first."""
+
+    def __init__(self, files: Files, result: Survey, max_payload: int, progress: Callable[[int], None]) -> None:
+        self._files, self._result, self._max_payload, self._progress = files, result, max_payload, progress
+        self._before: SegmentSurvey | None = None
+
+    def through(self, stream: list[FileName]) -> None:
+        # A crash may tear the newest file that has a record; those behind it were only just made.
+        newest = len(stream) - 1
+        while newest > 0 and self._first_record(stream[newest]) is None:
+            newest -= 1
+        for place, name in enumerate(stream):
+            following = stream[place + 1] if place + 1 < len(stream) else None
+            self._look(name, following, may_be_torn=place >= newest)
+
+    def _look(self, name: FileName, following: FileName | None, *, may_be_torn: bool) -> None:
+        try:
+            file = open_for_reading(self._files, self._result.folder, name.name)
+        except FileNotFoundError:
+            return  # removed since the folder was listed
+        segment = SegmentSurvey(name, bytes=file.size())
+        try:
+            if _check_header(file, segment, may_be_torn):
+                self._scan(file, segment, following, may_be_torn=may_be_torn)
+                self._check_end_of_file_before(segment)
+        finally:
+            file.close()
+        if self._result.holder is not None:
+            segment.torn = None  # the writer is at it
+        self._result.segments.append(segment)
+        self._before = segment
+
+    def _scan(self, file: File, segment: SegmentSurvey, following: FileName | None, *, may_be_torn: bool) -> None:
+        name, format = segment.name.name, segment.format
+        assert format is not None
+        at, end, done = HEADER_SIZE, segment.bytes, self._result.bytes
+        while at < end:
+            scan = FileScan(file, at, end, self._max_payload)
+            for batch in scan:
+                _count(segment, batch, format)
+                self._progress(done + batch.end)
+            if scan.why is Stop.END and scan.stop >= end:
+                return
+            reason = REASONS[scan.why or Stop.TRUNCATED]
+            last_good = segment.last_data_ns or (self._before.last_data_ns if self._before else 0)
+            if may_be_torn and not is_attested(file, scan.stop, end, last_good, format, self._max_payload):
+                segment.torn = Torn(name, scan.stop, end - scan.stop, reason)
+                return
+            reach_ns = self._attested_by(segment.name, following)
+            found = next_record(file, scan.stop, end, segment.last_ns, self._max_payload, reach_ns)
+            at = end if found is None else found
+            segment.damage.append(Damage(name, scan.stop, at, reason))
+
+    def _attested_by(self, name: FileName, following: FileName | None) -> int | None:
+        """How far the next file says that this one reached."""
+        if following is None or not follows(name, following):
             return None
-        return check_header(file, following.name).read_watermark(read_at(file, head.payload_at, head.size))
-    except (Corruption, WrongFormat):
-        return None
-    finally:
-        file.close()
+        first = self._first_record(following)
+        return None if first is None else first[0].read_watermark(first[1])
+
+    def _first_record(self, name: FileName) -> tuple[Format, bytes] | None:
+        """Kind of a file and payload of its first record, if that is whole."""
+        try:
+            file = open_for_reading(self._files, self._result.folder, name.name)
+        except FileNotFoundError:
+            return None
+        try:
+            format = check_header(file, name.name)
+            head = read_record(file, HEADER_SIZE, file.size(), self._max_payload)
+            return None if isinstance(head, Stop) else (format, read_at(file, head.payload_at, head.size))
+        except (Corruption, WrongFormat):
+            return None
+        finally:
+            file.close()
+
+    def _check_end_of_file_before(self, segment: SegmentSurvey) -> None:
+        """The watermark at the head of a file vouches for the last record of the file before it."""
+        before, attested = self._before, segment.attested_ns
+        if before is None or attested is None or before.damage or not follows(before.name, segment.name):
+            return
+        if attested > before.last_data_ns:
+            reason = f"the file ends early, records up to {attested} are missing"
+            before.damage.append(Damage(before.name.name, before.bytes, before.bytes, reason))
 
 
-def _check_header(file: File, segment: SegmentSurvey, is_newest: bool) -> bool:
+def _check_header(file: File, segment: SegmentSurvey, may_be_torn: bool) -> bool:
     name = segment.name.name
     header = read_header(file)
-    if is_newest and (header_is_torn(header, None) or len(header) < HEADER_SIZE):
+    if may_be_torn and (header_is_torn(header, None) or len(header) < HEADER_SIZE):
         reason = "the file is empty" if not header else "the header is cut short"
         segment.torn = Torn(name, 0, segment.bytes, reason)
         return False
@@ -189,37 +225,6 @@ def _check_header(file: File, segment: SegmentSurvey, is_newest: bool) -> bool:
         segment.damage.append(Damage(name, 0, segment.bytes, error.reason, is_repairable))
         return False
     return True
-
-
-def _scan(
-    file: File,
-    segment: SegmentSurvey,
-    before: SegmentSurvey | None,
-    is_newest: bool,
-    reach_ns: int | None,
-    max_payload: int,
-    progress: Callable[[int], None],
-) -> None:
-    name, format = segment.name.name, segment.format
-    assert format is not None
-    at, end = HEADER_SIZE, segment.bytes
-    while True:
-        scan = FileScan(file, at, end, max_payload)
-        for batch in scan:
-            _count(segment, batch, format)
-            progress(batch.end)
-        if scan.why is Stop.END and scan.stop >= end:
-            return
-        reason = REASONS[scan.why or Stop.TRUNCATED]
-        last_good = segment.last_data_ns or (before.last_data_ns if before else 0)
-        if is_newest and not is_attested(file, scan.stop, end, last_good, format, max_payload):
-            segment.torn = Torn(name, scan.stop, end - scan.stop, reason)
-            return
-        following = next_record(file, scan.stop, end, segment.last_ns, max_payload, reach_ns)
-        at = end if following is None else following
-        segment.damage.append(Damage(name, scan.stop, at, reason))
-        if at >= end:
-            return
 
 
 def _count(segment: SegmentSurvey, batch: Batch, format: Format) -> None:
@@ -241,14 +246,6 @@ def _count(segment: SegmentSurvey, batch: Batch, format: Format) -> None:
     data = next((at for at in places if format.reaches(batch.times[at], batch.payload(at))), None)
     if data is not None:
         segment.last_data_ns = batch.times[data]
-
-
-def _check_end_of(before: SegmentSurvey, segment: SegmentSurvey) -> None:
-    attested = segment.attested_ns
-    if attested is None or attested <= before.last_data_ns or before.damage or not follows(before.name, segment.name):
-        return
-    reason = f"the file ends early, records up to {attested} are missing"
-    before.damage.append(Damage(before.name.name, before.bytes, before.bytes, reason))
 
 
 def as_dict(result: Survey) -> dict[str, object]:
