@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from types import TracebackType
 
 from lamina.clock import Clock
 from lamina.errors import BadName, LaminaError, LogClosed
@@ -96,9 +95,7 @@ class Data:
     def __enter__(self) -> Data:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.close()
 
 

@@ -197,3 +197,10 @@ def from_os(error: OSError, action: str, path: str) -> StorageError:
         errno.ELOOP: "symbolic links are not followed; name the real file",
     }.get(number, "")
     return DiskError(message, hint=hint, **facts)
+
+
+def let_go_of_frames(error: BaseException | None) -> None:
+    """An error that is kept must not keep the frames it came through, and what they hold."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__

@@ -32,23 +32,25 @@ class Waiter:
     never will.
     """
 
-    __slots__ = ("level", "position", "tell")
+    __slots__ = ("follows", "level", "position", "tell")
 
-    def __init__(self, position: int, level: Level, tell: Callable[[LaminaError | None], None]) -> None:
+    def __init__(
+        self, position: int, level: Level, tell: Callable[[LaminaError | None], None], *, follows: bool = True
+    ) -> None:
         self.position, self.level, self.tell = position, level, tell
+        self.follows = follows
+        """Waits for a record of its own, not for whatever comes next."""
 
 
 class ThreadWaiter(Waiter):
     """A thread that sleeps until it is told."""
 
-    __slots__ = ("_gate", "error", "follows", "must_lead")
+    __slots__ = ("_gate", "error", "must_lead")
 
     def __init__(self, position: int, level: Level, *, follows: bool) -> None:
-        super().__init__(position, level, self._told)
+        super().__init__(position, level, self._told, follows=follows)
         self._gate = threading.Lock()
         self._gate.acquire()
-        self.follows = follows
-        """Waits for a record of its own, and can lead a round for it."""
         self.error: LaminaError | None = None
         self.must_lead = False
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import NewType
 
 from lamina.clock import Clock, SystemClock
-from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, from_os
+from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, from_os, let_go_of_frames
 from lamina.log import kernel, lock, recovery
 from lamina.log.commit import Committer, LoopWaiter, ThreadWaiter, Waiter, Waiters, tell_all
 from lamina.log.files import Files, FolderLock
@@ -198,33 +197,48 @@ class Log:
         level = self.options.sync.level if level is None else level
         has_led = False
         while True:
-            with self._state:
-                if self._has_reached(position, level):
-                    return
-                # Invariant: a round leaves no call behind that is neither written nor refused.
-                assert not has_led
-                if self._is_led:
-                    follower = ThreadWaiter(position, level, follows=True)
-                    self._waiters.add(follower)
-                else:
-                    follower, self._is_led = None, True
-            if follower is not None and not self._sleep(follower, timeout):
-                raise TimeoutError(f"position {position} is not {level.name.lower()} after {timeout} s")
-            if follower is None or follower.must_lead:
-                has_led = True
-                try:
+            follower: ThreadWaiter | None = None
+            leads = False
+            try:
+                with self._state:
+                    if self._has_reached(position, level):
+                        return
+                    # Invariant: a round leaves no call behind that is neither written nor refused.
+                    assert not has_led
+                    if self._is_led:
+                        follower = ThreadWaiter(position, level, follows=True)
+                        self._waiters.add(follower)
+                    else:
+                        leads = self._is_led = True
+                if follower is not None:
+                    if not self._sleep(follower, timeout):
+                        raise TimeoutError(f"position {position} is not {level.name.lower()} after {timeout} s")
+                    leads = follower.must_lead
+                if leads:
+                    has_led = True
                     self.run_round()
-                finally:
+            finally:
+                if leads:
                     self._hand_over_lead()
 
     def _sleep(self, waiter: ThreadWaiter, timeout: float | None) -> bool:
         """False when the time has passed and nobody told the waiter anything."""
-        if waiter.sleep(timeout):
-            return True
+        try:
+            if waiter.sleep(timeout):
+                return True
+        except BaseException:  # interrupted: the lead must not be handed to a thread that is gone
+            if not self._take_off(waiter) and waiter.must_lead:
+                self._hand_over_lead()
+            raise
+        return not self._take_off(waiter)
+
+    def _take_off(self, waiter: ThreadWaiter) -> bool:
+        """Take ``waiter`` off the list. False if somebody else did, to tell it: then it has been told."""
         with self._state:
             if self._waiters.remove(waiter):
-                return False
-        return waiter.sleep()  # it was just taken off the list to be told
+                return True
+        waiter.sleep()
+        return False
 
     def _hand_over_lead(self) -> None:
         with self._state:
@@ -429,7 +443,7 @@ class Log:
     def _refuse(self, calls: Sequence[Call], error: LaminaError) -> None:
         """These calls, and those made behind them meanwhile, are not in the log: tell exactly their callers."""
         self._round_error = error
-        _let_go_of_frames(error)
+        let_go_of_frames(error)
         with self._state:
             concerned = [*calls, *self._calls]
             self._calls, self._gathered = [], 0
@@ -437,16 +451,12 @@ class Log:
                 return
             first, last = concerned[0].first, concerned[-1].last
             self._refused.add(first, last, error)
-            told = self._waiters.take(
-                lambda waiter: (
-                    first <= waiter.position <= last and not (isinstance(waiter, ThreadWaiter) and not waiter.follows)
-                )
-            )
+            told = self._waiters.take(lambda waiter: waiter.follows and first <= waiter.position <= last)
         tell_all([(waiter, error) for waiter in told])
 
     def _fail(self, error: LaminaError) -> None:
         """From now on every write is refused."""
-        _let_go_of_frames(error)
+        let_go_of_frames(error)
         with self._state:
             self._failure = error
             told = self._waiters.take(lambda waiter: True)
@@ -484,14 +494,5 @@ class Log:
     def __enter__(self) -> Log:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.close()
-
-
-def _let_go_of_frames(error: BaseException | None) -> None:
-    """An error that is kept must not keep the frames it came through, and with them the gather buffer."""
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
