@@ -122,8 +122,8 @@ cdef put_records(
     cdef bytes gap = reserved[1]
     if not 0 <= at <= PyByteArray_GET_SIZE(buffer):
         raise ValueError("encode outside of the buffer")
-    # Borrowed references: the list is our own, or nobody changes it while we hold the interpreter.
-    cdef list held = payloads if type(payloads) is list else list(payloads)
+    # A tuple of our own: a finalizer that runs in between may change the caller's list.
+    cdef tuple held = tuple(payloads)
     cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(held)
     cdef PyObject **items = PySequence_Fast_ITEMS(held)
     cdef Py_ssize_t size, index, done, last_point = at
@@ -191,7 +191,6 @@ def scan(data, Py_ssize_t start, Py_ssize_t end, int64_t max_payload=64 << 20):
     cdef uint64_t size
     cdef uint32_t nanos
     cdef int shift, why
-    cdef bint rises = True
     cdef uint8_t byte
 
     with nogil:
@@ -244,10 +243,8 @@ def scan(data, Py_ssize_t start, Py_ssize_t end, int64_t max_payload=64 << 20):
                 why = BAD_CRC
                 break
             time = seconds * SECOND + nanos
-            if count == 0 or time >= newest:
+            if count == 0 or time > newest:
                 newest = time
-            else:
-                rises = False
             time_column[count] = time
             offset_column[count] = cursor
             length_column[count] = <int64_t>size
@@ -257,4 +254,4 @@ def scan(data, Py_ssize_t start, Py_ssize_t end, int64_t max_payload=64 << 20):
     array.resize(times, count)
     array.resize(offsets, count)
     array.resize(lengths, count)
-    return Scan(times, offsets, lengths, at, STOPS[why], newest, rises)
+    return Scan(times, offsets, lengths, at, STOPS[why], newest)

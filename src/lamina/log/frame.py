@@ -15,7 +15,6 @@ import struct
 from array import array
 from collections.abc import Sequence
 from enum import IntEnum
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from lamina.errors import RecordTooLarge, ReservedPayload
@@ -62,7 +61,6 @@ class Scan(NamedTuple):
     stop: int  # offset behind the last whole record
     why: Stop
     newest: int  # the latest of the times; 0 if there is none
-    rises: bool  # no time is earlier than the one before it
 
 
 def crc32c(data: bytes | bytearray | memoryview, crc: int = 0) -> int:
@@ -217,8 +215,7 @@ def scan(data: bytes | bytearray | memoryview, start: int, end: int, max_payload
     while True:
         head = decode(view, at, end, max_payload)
         if isinstance(head, Stop):
-            rises = all(earlier <= later for earlier, later in pairwise(times))
-            return Scan(times, offsets, lengths, at, head, max(times, default=0), rises)
+            return Scan(times, offsets, lengths, at, head, max(times, default=0))
         times.append(head.time_ns)
         offsets.append(head.payload_at)
         lengths.append(head.size)

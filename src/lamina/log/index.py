@@ -114,23 +114,10 @@ def extend(
     """Index the file from where the index ends up to the first record that is not whole."""
     scan = FileScan(file, index.bytes, end, max_payload)
     for batch in scan:
-        _note_points(index, batch)
+        index.note(batch.times[0], batch.base)  # a point per window: finer ones are not worth the time
         index.grow(batch.end, len(batch.times), batch.newest)
         index.last_data = max(index.last_data, newest_data(batch, format))
     return scan
-
-
-def _note_points(index: Index, batch: Batch) -> None:
-    place = before = 0
-    count, offsets, base = len(batch.times), batch.offsets, batch.base
-    if index.offsets:  # on to the record that begins at least a spacing behind the last point
-        place = bisect_left(offsets, index.offsets[-1] + SPACING - base)
-    while place < count:
-        if not batch.rises:
-            index.last = max(index.last, *batch.times[before : place + 1])
-            before = place
-        index.note(batch.times[place], batch.record_offset(place))
-        place = bisect_left(offsets, index.offsets[-1] + SPACING - base, lo=place + 1)
 
 
 def newest_data(batch: Batch, format: Format) -> int:

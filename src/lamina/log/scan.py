@@ -28,8 +28,6 @@ class Batch(NamedTuple):
     """Where the last record ends in the file."""
     newest: int
     """The latest of the times."""
-    rises: bool
-    """No time is earlier than the one before it: always so in logs of our own."""
 
     def payload(self, index: int) -> bytes:
         start = self.offsets[index]
@@ -74,7 +72,7 @@ class FileScan:
             found = kernel.scan(view, 0, filled, self._max_payload)
             base, self.stop, self.why = self.stop, self.stop + found.stop, found.why
             if len(found.times):
-                yield Batch(base, view, found.times, found.offsets, found.lengths, self.stop, found.newest, found.rises)
+                yield Batch(base, view, found.times, found.offsets, found.lengths, self.stop, found.newest)
             if found.why is Stop.TRUNCATED and filled == len(view) and base + filled < self._end:
                 if found.stop == 0 and not self._widen(view):
                     return
