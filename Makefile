@@ -13,7 +13,7 @@ help:  ## this list
 
 # Set-up, redone when what it depends on changed. The compiled module is built when there is a C compiler.
 $(READY): pyproject.toml setup.py constraints.txt src/lamina/log/_speed.pyx src/lamina/log/_crc32c.h
-	@echo "setting up $(VENV) ..."
+	@echo "setting up $(VENV) (about a minute the first time) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install -c constraints.txt setuptools wheel cython
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[cli,dev]'

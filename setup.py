@@ -11,7 +11,10 @@ speed = Extension(
     ["src/lamina/log/_speed.pyx"],
     depends=["src/lamina/log/_crc32c.h"],
     extra_compile_args=["-O3"],
-    optional=True,
 )
 
-setup(ext_modules=cythonize([speed], language_level=3))
+modules = cythonize([speed], language_level=3)
+for module in modules:
+    module.optional = True  # cythonize forgets it
+
+setup(ext_modules=modules)

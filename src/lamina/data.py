@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 
 from lamina.clock import Clock
-from lamina.errors import BadName, LaminaError, LogClosed
+from lamina.errors import BadName, BadOption, LaminaError, LogClosed
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
@@ -66,6 +67,8 @@ class Data:
             if log is not None and log.failure is not None:
                 log.close()
                 log = None
+            if log is not None and options is not None and options != log.options:
+                raise BadOption(f"{name!r} is open with other options", hint="close the data folder first")
             if log is None:
                 log = self._logs[name] = Log.open(
                     folder,
@@ -99,6 +102,6 @@ class Data:
         self.close()
 
 
-def open(folder: str, *, files: Files | None = None, clock: Clock | None = None) -> Data:
+def open(folder: str | os.PathLike[str], *, files: Files | None = None, clock: Clock | None = None) -> Data:
     """Open a data folder, making it if need be."""
-    return Data(folder, files=files, clock=clock)
+    return Data(os.fspath(folder), files=files, clock=clock)

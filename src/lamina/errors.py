@@ -201,6 +201,6 @@ def from_os(error: OSError, action: str, path: str) -> StorageError:
 
 def let_go_of_frames(error: BaseException | None) -> None:
     """An error that is kept must not keep the frames it came through, and what they hold."""
-    while error is not None:
+    while error is not None and error.__traceback__ is not None:
         error.__traceback__ = None
-        error = error.__cause__ or error.__context__
+        error = error.__cause__  # what else was being handled is the caller's

@@ -38,12 +38,14 @@ def show_bytes(count: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """A moment as nanoseconds since 1970: RFC 3339, nanoseconds as a number, or ``-5m`` for five minutes ago."""
+    """A moment as nanoseconds since 1970: RFC 3339 (a day alone, and UTC, will do), nanoseconds, or ``-5m`` for ago."""
     text = text.strip()
     if re.fullmatch(r"\d{1,19}", text, re.ASCII):
         return int(text)
     if ago := _AGO.fullmatch(text):
         return time.time_ns() - int(ago[1]) * _AGO_NS[ago[2]]
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
+        text += "T00:00:00Z"
     match = _ISO.fullmatch(text)
     try:
         if match is None:

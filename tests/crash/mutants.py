@@ -239,7 +239,7 @@ MUTANTS = [
     Mutant(
         "salvage looks inside a damaged payload",
         "attest.py",
-        "        if at == self._end and path and reaches:",
+        "        if at == self._end and path and (reaches or may_step):",
         "        if len(path) > 1:",
         READ,
     ),

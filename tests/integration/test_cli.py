@@ -117,9 +117,12 @@ class TestDump:
         assert f"{name}, byte {offset}" in result.stderr
 
     def test_a_reader_that_has_had_enough_is_no_error(self, folder: Path) -> None:
-        script = f'{sys.executable} -m lamina log dump "{folder}" | head -n 1'
+        with Log.open(str(folder)) as log:
+            log.append_many([b"x" * 100] * 5000, until=Level.WRITTEN)
+        script = f'set -o pipefail; {sys.executable} -m lamina log dump "{folder}" | head -n 1'
         result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
         assert "record 0" in result.stdout
+        assert result.returncode == 0
         assert result.stderr == ""
 
 
@@ -223,6 +226,30 @@ class TestBadInput:
         assert result.returncode == 1
         assert "rights" in result.stderr
 
+    def test_the_folder_above_the_logs(self, folder: Path) -> None:
+        result = lamina("log", "verify", folder.parent)
+        assert result.returncode == 2
+        assert str(folder) in result.stderr
+
+    def test_a_folder_and_a_link_with_the_names_of_log_files(self, folder: Path) -> None:
+        (folder / "000000000.log").mkdir()
+        (folder / "000000900.log").symlink_to(folder / "000000001.log")
+        result = lamina("log", "verify", folder, "--json")
+        assert result.returncode == 6
+        damage = {found["file"]: found["reason"] for found in json.loads(result.stdout)["damage"]}
+        assert "not a regular file" in damage["000000000.log"]
+        assert "symbolic link" in damage["000000900.log"]
+
+    def test_a_number_of_records_that_cannot_be(self, folder: Path) -> None:
+        result = lamina("log", "tail", folder, "-n", "9" * 40)
+        assert result.returncode == 2
+        assert "Traceback" not in result.stderr
+
+    def test_a_log_that_is_not_there(self, folder: Path) -> None:
+        result = lamina("log", "tail", folder, "--log", "nope")
+        assert result.returncode == 2
+        assert "numbered" in result.stderr
+
     def test_a_file_of_another_kind(self, folder: Path) -> None:
         (folder / "000000000.log").write_bytes(b"\x7fELF" + bytes(100))
         result = lamina("log", "verify", folder, "--json")
@@ -239,7 +266,7 @@ class TestBadInput:
 
     def test_a_time_that_is_none(self, folder: Path) -> None:
         result = lamina("log", "dump", folder, "--since", "yesterday")
-        assert result.returncode == 1
+        assert result.returncode == 2
         assert "'yesterday' is not a time" in result.stderr
 
     def test_errors_are_json_for_programs(self, tmp_path: Path) -> None:

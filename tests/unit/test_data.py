@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import lamina
 from lamina.clock import ManualClock
 from lamina.data import Data, folder_name
-from lamina.errors import BadName, LaminaError, LogClosed, LogFailed, LogLocked, StorageError
+from lamina.errors import BadName, BadOption, LaminaError, LogClosed, LogFailed, LogLocked, StorageError
+from lamina.log import ALWAYS, OS, LogOptions
 from lamina.log.files.faulty import FaultyFiles
 from lamina.log.files.memory import MemoryFiles
 from lamina.log.sync import Level
@@ -248,3 +249,12 @@ def test_threads_that_ask_at_once_get_the_same_log(data: Data, files: FaultyFile
     for thread in threads:
         thread.join()
     assert got == [data.log("events")] * 3
+
+
+def test_other_options_for_an_open_log_are_refused(tmp_path) -> None:
+    with lamina.open(tmp_path) as data:
+        log = data.log("a", LogOptions(sync=OS))
+        assert data.log("a") is log
+        assert data.log("a", LogOptions(sync=OS)) is log
+        with pytest.raises(BadOption):
+            data.log("a", LogOptions(sync=ALWAYS))

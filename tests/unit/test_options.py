@@ -9,7 +9,7 @@ import pytest
 from lamina.errors import BadOption
 from lamina.log import sync
 from lamina.log.options import LogOptions
-from lamina.log.sync import ALWAYS, OS, Level
+from lamina.log.sync import ALWAYS, OS, Level, interval
 
 # -- sync policies -------------------------------------------------------------------------------------------------
 
@@ -133,3 +133,19 @@ def test_options_do_not_change() -> None:
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(TypeError):
         LogOptions(segment_size=1)  # type: ignore[call-arg]
+
+
+def test_a_policy_may_be_given_as_text() -> None:
+    assert LogOptions(sync="interval:500").sync == interval(500)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [{"sync": "bogus"}, {"sync": 5}, {"segment_bytes": "64MB"}, {"max_payload": 1.5}])
+def test_a_setting_of_another_type_is_a_bad_option(wrong: dict) -> None:
+    with pytest.raises(BadOption):
+        LogOptions(**wrong)
+
+
+@pytest.mark.parametrize("wrong", ["200", 1.5, float("nan")])
+def test_an_interval_of_another_type_is_a_bad_option(wrong) -> None:
+    with pytest.raises(BadOption):
+        interval(wrong)

@@ -376,6 +376,8 @@ class TestDamage:
             list(reader_of(lab).read())
         with pytest.raises(Corruption, match="ends early"):
             list(reader_of(lab).batches())
+        with pytest.raises(Corruption, match="ends early"):
+            list(reader_of(lab).backwards())
 
     def test_a_torn_tail_is_the_end_for_a_reader_without_a_writer(self) -> None:
         lab, _ = filled(3)

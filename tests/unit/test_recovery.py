@@ -285,7 +285,30 @@ class TestSalvage:
         lab.log = lab.open(salvage=True)
         with pytest.raises(Gap):
             list(lab.log.reader.read(after=positions[1]))
-        assert [record.payload for record in lab.log.reader.read(after=positions[2])] == [b"3"]
+        with pytest.raises(Gap) as caught:  # inside the range that was taken out
+            list(lab.log.reader.read(after=positions[2]))
+        assert [record.payload for record in lab.log.reader.read(after=caught.value.until)] == [b"3"]
+        assert list(lab.log.reader.read(after=positions[3])) == []
+
+    def test_a_flipped_size_that_points_at_a_record_does_not_hide_what_was_synced(self) -> None:
+        for size in (143, 189):
+            lab = crashed(*[bytes([65 + number]) * size for number in range(5)])
+            records = list(Reader(FOLDER, files=lab.disk).read())
+            for record in records[:-1]:
+                for bit in range(8):
+                    disk = MemoryFiles(lab.disk.contents())
+                    disk.names[f"{FOLDER}/000000001.log"].data[record.offset + 16] ^= 1 << bit
+                    with pytest.raises(Corruption):
+                        [*lab.open(disk).reader.read()]
+
+    def test_a_newest_file_of_marks_alone_does_not_set_the_position_back(self) -> None:
+        lab = Lab(segment_bytes=64)
+        positions = lab.append(b"a" * 60, b"b" * 60)
+        lab.crash()
+        del lab.newest[-20:]
+        lab.log = lab.open()
+        assert lab.log.position == positions[0]
+        lab.log.wait(positions[0], Level.SYNCED)  # type: ignore[arg-type]
 
 
 def test_the_rewrite_of_a_file_that_fails_leaves_the_old_one() -> None:

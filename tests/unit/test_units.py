@@ -116,7 +116,6 @@ def test_a_time_ago_counts_back_from_now(text: str, seconds: float) -> None:
         "5m",
         "-5w",
         "1.5",
-        "2026-11-15",
         "2026-13-15T06:17:00Z",
         "2026-02-30T06:17:00Z",
         "2026-11-15T25:17:00Z",

@@ -304,6 +304,17 @@ def test_families_whose_files_are_made_by_their_engine_are_refused_at_open(famil
         Lab(family=family)
 
 
+@pytest.mark.parametrize("wrong", ["synced", 99, True])
+def test_a_level_that_is_none_is_a_mistake_of_the_caller_not_a_promise(wrong) -> None:
+    lab = Lab(sync=OS)
+    with pytest.raises(TypeError):
+        lab.log.append(b"a", until=wrong)
+    with pytest.raises(TypeError):
+        lab.log.wait(lab.log.append(b"a"), wrong)
+    with pytest.raises(TypeError):
+        lab.log.append(b"a", sync="always")  # type: ignore[arg-type]
+
+
 class TestThreads:
     def test_appenders_in_many_threads_lose_nothing_and_share_syncs(self, tmp_path) -> None:
         with Log.open(str(tmp_path)) as log:

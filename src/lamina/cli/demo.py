@@ -37,7 +37,9 @@ Tick = Callable[[int], None]
 
 
 @click.command()
-@click.option("--keep", metavar="DIR", type=click.Path(), help="Keep the files in DIR, to look at them afterwards.")
+@click.option(
+    "--keep", metavar="DIR", type=click.Path(file_okay=False), help="Keep the files in DIR, to look at them afterwards."
+)
 @as_json
 def demo(keep: str | None, as_json: bool) -> None:
     """See lamina at work: durability, a crash, recovery, and a look into the past.

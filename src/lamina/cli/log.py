@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
@@ -12,7 +13,7 @@ from lamina.cli.main import EXIT_DAMAGE, EXIT_REPAIRED
 from lamina.cli.render import as_json, err, out, print_json, print_table, progress_bar
 from lamina.errors import BadOption, from_os
 from lamina.log.files.real import RealFiles
-from lamina.log.naming import FAMILIES, Listing, sort_out
+from lamina.log.naming import FAMILIES, Listing, parse, sort_out
 from lamina.log.reader import Reader, Segment
 from lamina.log.scan import Batch
 from lamina.log.survey import Survey, as_dict, survey
@@ -33,10 +34,16 @@ def log() -> None:
 
 
 def _listing(folder: str) -> Listing:
+    """What is in the folder. Raises: BadOption if there are no logs in it but in folders below."""
     try:
-        return sort_out(FILES.list(folder))
+        listing = sort_out(FILES.list(folder))
     except OSError as error:
         raise from_os(error, "list the folder", folder) from error
+    if not listing.segments:
+        below = sorted({str(path.parent) for path in Path(folder).glob("*/**/*") if parse(path.name)})
+        if below:
+            raise BadOption(f"{folder} holds no log files itself", hint=f"there are some in {', '.join(below[:5])}")
+    return listing
 
 
 @log.command()
@@ -44,6 +51,7 @@ def _listing(folder: str) -> Listing:
 @as_json
 def stat(folder: str, as_json: bool) -> None:
     """Show the files of a log: size, records, first and last time."""
+    _listing(folder)
     with progress_bar("reading") as progress:
         found = survey(FILES, folder, progress=progress)
     rows = [
@@ -54,7 +62,7 @@ def stat(folder: str, as_json: bool) -> None:
             "records": segment.records - segment.marks,
             "marks": segment.marks,
             "first_time_ns": segment.first_ns or None,
-            "last_time_ns": segment.last_ns or None,
+            "last_time_ns": segment.last_data_ns or None,
         }
         for segment in found.segments
     ]
@@ -79,6 +87,8 @@ def stat(folder: str, as_json: bool) -> None:
     records = found.records - sum(segment.marks for segment in found.segments)
     out.print(f"{len(rows)} files, {show_bytes(found.bytes)}, {records:,} records{writer}", markup=False)
     _print_other_files(found)
+    if found.damage:
+        out.print('damage found, not all could be counted; see "lamina log verify"', style="bold red", markup=False)
 
 
 def _moment(time_ns: object) -> str:
@@ -103,8 +113,8 @@ def dump(folder: str, since: str | None, until: str | None, limit: int | None, a
 
     With --json one object a line: time_ns, file, offset, size (of the payload), payload (base64); marks also say which.
     """
-    start = parse_time(since) if since else None
-    end = parse_time(until) if until else None
+    start = parse_time(since) if since is not None else None
+    end = parse_time(until) if until is not None else None
     count = 0
     for stream in _listing(folder).streams():
         torn = ""
@@ -162,6 +172,7 @@ def verify(folder: str, as_json: bool) -> int:
 
     A torn tail is what a crash leaves and is cut at the next open: exit 0. Damage: exit 6.
     """
+    _listing(folder)
     with progress_bar("checking") as progress:
         found = survey(FILES, folder, progress=progress)
     if as_json:
@@ -172,7 +183,11 @@ def verify(folder: str, as_json: bool) -> int:
 
 
 def _print_survey(found: Survey) -> None:
-    out.print(f"{len(found.segments)} files, {found.records:,} records, {show_bytes(found.bytes)}", markup=False)
+    marks = sum(segment.marks for segment in found.segments)
+    counted = f"{found.records - marks:,} records and {marks:,} marks of the kernel"
+    out.print(f"{len(found.segments)} files, {counted}, {show_bytes(found.bytes)}", markup=False)
+    if not found.segments:
+        out.print("no log files here")
     for torn in found.torn:
         text = f"torn tail: {torn.file}, byte {torn.offset}: {torn.bytes} bytes ({torn.reason})"
         out.print(text, style="yellow", markup=False)
@@ -203,12 +218,13 @@ def repair(folder: str, yes: bool, as_json: bool) -> int:
     """
     from lamina.log.repair import plan
 
+    _listing(folder)
     with progress_bar("checking") as progress:
         found = survey(FILES, folder, progress=progress)
     steps = plan(found)
     if not yes or not steps:
         if as_json:
-            print_json({"would_do": steps, **as_dict(found)})
+            print_json({"would_do": steps, "done": [], "left": [], **as_dict(found)})
         else:
             for step in steps:
                 out.print(f"would: {step}", markup=False)
@@ -234,7 +250,7 @@ def _repair(folder: str, listing: Listing, as_json: bool) -> int:
             each.release()
     if as_json:
         left = [{"file": damage.file, "offset": damage.offset, "reason": damage.reason} for damage in report.left]
-        print_json({"done": report.done, "left": left})
+        print_json({"would_do": [], "done": report.done, "left": left})
     else:
         for step in report.done:
             out.print(step, markup=False)
@@ -246,15 +262,15 @@ def _repair(folder: str, listing: Listing, as_json: bool) -> int:
 @log.command()
 @folder_argument
 @click.option(
-    "-n", "--last", metavar="N", type=click.IntRange(min=0), default=10, help="Begin with the last N records."
+    "-n", "--last", metavar="N", type=click.IntRange(0, 10**9), default=10, help="Begin with the last N records (10)."
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on as records come, until interrupted.")
-@click.option("--since", metavar="TIME", help="Begin with the first record at or after this time instead.")
+@click.option("--since", metavar="TIME", help="Begin with the first record at or after this time; -n is ignored.")
 @click.option("--log", "stream", metavar="NAME", help="Which log, if the folder holds several.")
 @as_json
 def tail(folder: str, last: int, follow: bool, since: str | None, stream: str | None, as_json: bool) -> None:
     """Print the newest records, and with -f those that come."""
-    reader = Reader(folder, stream=stream or _only_stream(folder), files=FILES)
+    reader = Reader(folder, stream=_stream(folder, stream), files=FILES)
     if since is not None:
         cursor = reader.read(since=parse_time(since))
     else:
@@ -267,8 +283,12 @@ def tail(folder: str, last: int, follow: bool, since: str | None, stream: str | 
         click.echo(_line(None, record.time_ns, record.file, record.offset, record.payload, as_json))
 
 
-def _only_stream(folder: str) -> str:
+def _stream(folder: str, chosen: str | None) -> str:
+    """The log to read: the chosen one, or the only one there is."""
     streams = list(_listing(folder).streams())
-    if len(streams) > 1:
-        raise BadOption(f"{folder} holds {len(streams)} logs", hint=f"choose one with --log: {', '.join(streams)}")
-    return streams[0] if streams else "numbered"
+    if chosen is None and len(streams) <= 1:
+        return streams[0] if streams else "numbered"
+    if chosen not in streams:
+        asked = f"{folder} holds {len(streams)} logs" if chosen is None else f"{folder} holds no log {chosen!r}"
+        raise BadOption(asked, hint=f"choose one with --log: {', '.join(streams)}")
+    return chosen

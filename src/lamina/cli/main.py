@@ -7,9 +7,10 @@ import sys
 from typing import Final
 
 from lamina._version import VERSION
-from lamina.errors import Corruption, LaminaError
+from lamina.errors import BadOption, Corruption, LaminaError
 
 EXIT_ERROR: Final = 1
+EXIT_USAGE: Final = 2
 EXIT_REPAIRED: Final = 5
 EXIT_DAMAGE: Final = 6
 EXIT_INTERRUPTED: Final = 130
@@ -50,9 +51,9 @@ def _run() -> int:
         return error.exit_code
     except LaminaError as error:
         return _show(error)
-    except BrokenPipeError:
-        # Whoever read our output has had enough: not an error, and nothing more can be said to them.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):
+        # Whoever read our output has had enough (click makes SystemExit of it): no error, and nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
@@ -67,7 +68,9 @@ def _show(error: LaminaError) -> int:
     err.print(error.message, markup=False)
     if error.hint:
         err.print(f"  {error.hint}", markup=False)
-    return EXIT_DAMAGE if isinstance(error, Corruption) else EXIT_ERROR
+    if isinstance(error, Corruption):
+        return EXIT_DAMAGE
+    return EXIT_USAGE if isinstance(error, BadOption) else EXIT_ERROR
 
 
 if __name__ == "__main__":

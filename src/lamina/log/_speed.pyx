@@ -171,7 +171,7 @@ cdef put_records(
 cdef bytes as_bytes(Py_ssize_t index, each):
     if not isinstance(each, (bytes, bytearray, memoryview)):
         raise TypeError(f"payload {index} of the batch is {type(each).__name__}, not bytes")
-    return bytes(each)
+    return bytes(memoryview(each))  # not bytes(each): a subclass may answer with itself
 
 
 def scan(data, Py_ssize_t start, Py_ssize_t end, int64_t max_payload=64 << 20):

@@ -7,10 +7,10 @@ If a watermark behind the bad place vouches for a time later than the last good 
 synced: it is damage.
 
 What cannot be told: rot within the last batch that nobody vouched for. What could mislead: a payload that holds a
-watermark of its own. So a watermark counts only outside of the bad record, where its size can be believed (a whole
-record follows), and else only if it is later than the bad record says it is; and it must be a whole record that vouches
-for nothing later than itself. A client that forges one into a payload which is then torn makes the log refuse to open,
-naming the place; it cannot make records disappear.
+watermark of its own. So a watermark counts behind the bad record, or where the bad record's size would put it inside
+(the size may be what went bad) only if it is later than the bad record says it is; and it must be a whole record that
+vouches for nothing later than itself. A client that forges one into a payload which is then torn makes the log refuse to
+open, naming the place; it cannot make records disappear.
 """
 
 from __future__ import annotations
@@ -35,21 +35,17 @@ def is_attested(
     file: File, bad_at: int, end: int, last_good_ns: int, format: Format, max_payload: int = frame.MAX_PAYLOAD
 ) -> bool:
     """A watermark behind ``bad_at`` vouches for records later than ``last_good_ns``: the bad place is damage."""
-    start, not_before = bad_at, last_good_ns
+    behind, bad_ns = bad_at, last_good_ns
     bad = _head_at(file, bad_at, end, max_payload)
     if isinstance(bad, Head):
-        behind = bad_at + bad.end
-        if behind == end or (behind < end and isinstance(read_record(file, behind, end, max_payload), Head)):
-            start = behind  # its size is right: what lies inside is its payload
-        else:
-            not_before = max(last_good_ns, bad.time_ns)
+        behind, bad_ns = bad_at + bad.end, max(last_good_ns, bad.time_ns)
     head_size = frame.TIME.size + 1
-    for found in _find(file, re.compile(re.escape(format.watermark_prefix)), start, end):
+    for found in _find(file, re.compile(re.escape(format.watermark_prefix)), bad_at, end):
         at = found - head_size
-        if at < max(start, HEADER_SIZE):
+        if at < max(bad_at, HEADER_SIZE):
             continue
         head = read_record(file, at, end, max_payload)
-        if isinstance(head, Stop) or head.time_ns <= not_before:
+        if isinstance(head, Stop) or head.time_ns <= (bad_ns if at < behind else last_good_ns):
             continue
         attested = format.read_watermark(read_at(file, head.payload_at, head.size))
         if attested is not None and last_good_ns < attested <= head.time_ns:
@@ -73,15 +69,17 @@ def next_record(
     file; and if the next file vouches for a last record at ``reach_ns``, by way of that one. Rather too little is
     believed than a record from inside a payload. The search is bounded in its work.
     """
+    chain = _Chain(file, end, max_payload, reach_ns)
     not_before, at = last_good_ns, bad_at
     while isinstance(head := _head_at(file, at, end, max_payload), Head) and at + head.end <= end:
         at += head.end
         if at == end:
             return None
         if isinstance(read_record(file, at, end, max_payload), Head):
-            return at
+            if chain.leads_to_end(at, last_good_ns, may_step=True):
+                return at
+            break  # a whole record, but not one of ours: the size is what went bad
         not_before = max(not_before, head.time_ns)
-    chain = _Chain(file, end, max_payload, reach_ns)
     for at in _find(file, _RECORD_START, bad_at + 1, end):
         if chain.leads_to_end(at, not_before):
             return at
@@ -107,7 +105,8 @@ class _Chain:
     def is_exhausted(self) -> bool:
         return self._work_left < 0
 
-    def leads_to_end(self, start: int, not_before: int) -> bool:
+    def leads_to_end(self, start: int, not_before: int, *, may_step: bool = False) -> bool:
+        """Whole records lead from there to the end; ``may_step``: over bad ones whose size still makes sense."""
         path: list[int] = []
         at, last_ns, reaches = start, not_before, self._reach_ns is None
         while at < self._end and at not in self._dead_ends and not self.is_exhausted:
@@ -117,14 +116,16 @@ class _Chain:
                 break
             self._work_left -= rough.end
             found = read_record(self._file, at, self._end, self._max_payload)
-            if isinstance(found, Stop) or found.time_ns <= last_ns:
+            if isinstance(found, Head) and found.time_ns > last_ns:
+                last_ns = found.time_ns
+                reaches = reaches or last_ns == self._reach_ns
+            elif not may_step or isinstance(found, Head):
                 break
-            last_ns = found.time_ns
-            reaches = reaches or last_ns == self._reach_ns
             at += rough.end
-        if at == self._end and path and reaches:
+        if at == self._end and path and (reaches or may_step):
             return True
-        self._dead_ends.update(path)
+        if not may_step:
+            self._dead_ends.update(path)
         return False
 
 

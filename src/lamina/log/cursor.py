@@ -42,6 +42,8 @@ class Cursor:
         self._behind: tuple[int, int] | None = None
         self._names: list[FileName] = []
         self._last_data = 0
+        self._lost: int | None = None  # bytes that salvage took out right before here
+        self._retried_at = -1
         self._began_at_head = False
 
     def __iter__(self) -> Iterator[Record]:
@@ -108,9 +110,11 @@ class Cursor:
                 for place, time_ns in enumerate(batch.times):
                     if batch.lengths[place] in mark_sizes and self._pass_mark(segment, batch, place):
                         continue
-                    self._last_data = time_ns
                     if self._from is not None and time_ns < self._from:
+                        self._last_data, self._lost = time_ns, None
                         continue
+                    self._check_no_gap_before(time_ns)
+                    self._last_data, self._lost = time_ns, None
                     # Moved before the record is given: whoever stops reading there goes on behind it.
                     self._from = None
                     self._stand_behind(batch, place)
@@ -126,7 +130,7 @@ class Cursor:
         self._at = batch.base + batch.offsets[place] + batch.lengths[place] + frame.CRC.size
 
     def _pass_mark(self, segment: Segment, batch: Batch, place: int) -> bool:
-        """False if it is none. Raises: Gap at a place where salvage took out what we have not read."""
+        """False if it is none."""
         payload, time_ns = batch.payload(place), batch.times[place]
         if not segment.format.is_mark(payload):
             return False
@@ -134,18 +138,23 @@ class Cursor:
             self._last_data = time_ns
         lost = segment.format.read_gap(payload)
         if lost is not None:
+            self._lost = lost
             if (self._last_data, lost) not in self.gaps:
                 self.gaps.append((self._last_data, lost))
-            if self._must_not_miss and (self._from is None or time_ns >= self._from):
-                raise Gap(self.position, time_ns, why=f"{lost} damaged bytes were quarantined")
         return True
+
+    def _check_no_gap_before(self, time_ns: int) -> None:
+        """Raises: Gap if salvage took something out between our position and the record at ``time_ns``."""
+        if self._lost is not None and self._must_not_miss and self.position < time_ns - 1:
+            raise Gap(self.position, time_ns - 1, why=f"{self._lost} damaged bytes were quarantined")
 
     def _check_stop(self, segment: Segment, scan: FileScan) -> None:
         """The bytes at ``scan.stop`` are no record: a tail being written, damage, or a file cut back under us."""
         if segment.is_newest and self._reader.live is None and scan.why is not Stop.TRUNCATED:
             whole = Index()
             indexes.extend(whole, segment.file, segment.format, segment.end, self._reader.max_payload)
-            if whole.bytes != scan.stop:
+            if whole.bytes != scan.stop and self._retried_at != scan.stop:
+                self._retried_at = scan.stop
                 self._reader.forget(segment.name)  # not a record start any more: find the place again by time
                 self._go_by_time()
                 return
@@ -187,6 +196,9 @@ class Cursor:
         place = 0 if self._from is None else self._reader.file_for(names, self._from)
         for number in range(place, len(names)):
             segment = self._reader.open(names[number], is_newest=number == len(names) - 1)
+            if segment is None and (now := self._reader.segments()) != names:
+                self._names = now  # removed since the folder was listed: look again
+                return self._locate()
             if segment is None:
                 continue
             try:

@@ -7,7 +7,7 @@ from typing import Final
 
 from lamina.errors import BadOption
 from lamina.log.frame import MAX_PAYLOAD
-from lamina.log.sync import ALWAYS, Sync
+from lamina.log.sync import ALWAYS, Sync, parse
 from lamina.units import KIB, MIB
 
 _LARGEST_PAYLOAD: Final = 1 << 30
@@ -18,7 +18,7 @@ class LogOptions:
     """How a log is written. docs/reference/options.md lists them; a test keeps it so."""
 
     sync: Sync = ALWAYS
-    """When written bytes are forced to the disk: ALWAYS, interval(ms) or OS."""
+    """When written bytes are forced to the disk: ALWAYS, interval(ms) or OS; or as text, "interval:500"."""
     segment_bytes: int = 64 * MIB
     """Start a new file when the active one has at least this many bytes."""
     segment_age_s: float | None = None
@@ -29,13 +29,18 @@ class LogOptions:
     """When this much waits to be written, the next append writes it (without a sync) before it returns."""
 
     def __post_init__(self) -> None:
+        given: object = self.sync
+        if isinstance(given, str):
+            object.__setattr__(self, "sync", parse(given))
+        elif not isinstance(given, Sync):
+            raise BadOption(f"sync = {self.sync!r} is no policy", hint="give ALWAYS, interval(ms) or OS", option="sync")
         for name, least, most in (
             ("segment_bytes", 64, 1 << 62),
             ("max_payload", 1, _LARGEST_PAYLOAD),
             ("gather_bytes", 1, 1 << 40),
         ):
             value = getattr(self, name)
-            if not least <= value <= most:
-                raise BadOption(f"{name} = {value} cannot be", hint=f"give {least} to {most}", option=name)
+            if not isinstance(value, int) or not least <= value <= most:
+                raise BadOption(f"{name} = {value!r} cannot be", hint=f"give {least} to {most}", option=name)
         if self.segment_age_s is not None and not self.segment_age_s > 0:
             raise BadOption(f"segment_age_s = {self.segment_age_s} cannot be", hint="give seconds above 0, or None")

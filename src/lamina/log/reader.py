@@ -8,6 +8,7 @@ progress; what was removed before the reader got there is a ``Gap``, told and ne
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -54,6 +55,7 @@ class Segment:
 
     def __init__(self, name: FileName, file: File, format: Format, end: int, *, is_newest: bool) -> None:
         self.name, self.file, self.format, self.end = name, file, format, end
+        self.attested: int | None = None
         self.is_newest = is_newest
         """A tail that is not whole may yet become so (or was torn); in any older file it is damage."""
 
@@ -96,11 +98,14 @@ class Reader:
 
     def last(self, count: int) -> list[Record]:
         """The newest ``count`` records, oldest of them first."""
-        return list(islice(self.backwards(), count))[::-1]
+        if count < 0:
+            raise ValueError(f"the last {count} records cannot be")
+        return list(islice(self.backwards(), min(count, sys.maxsize)))[::-1]
 
     def backwards(self, *, since: int | None = None, until: int | None = None) -> Iterator[Record]:
         """Records newest first: those before ``until``, down to ``since``."""
         names = self.segments()
+        later: Segment | None = None
         for place in range(len(names) - 1, -1, -1):
             if until is not None and place and (self.first_time(names[place]) or 0) >= until:
                 continue
@@ -108,6 +113,10 @@ class Reader:
             if segment is None:
                 continue
             try:
+                if later is not None and later.attested is not None and follows(segment.name, later.name):
+                    check_reaches(segment, self.index_of(segment).last_data, later.attested)
+                segment.attested = attested_at_head(segment, self.max_payload)
+                later = segment
                 for record in self._segment_backwards(segment):
                     if since is not None and record.time_ns < since:
                         return
@@ -269,6 +278,13 @@ def records_of(batch: Batch, segment: Segment, start: int = 0) -> Iterator[Recor
         if len(payload) in mark_sizes and segment.format.is_mark(payload):
             continue
         yield Record(batch.times[at], payload, name, batch.record_offset(at))
+
+
+def check_reaches(segment: Segment, last_data: int, attested: int) -> None:
+    """Raises: Corruption if the file does not reach what the next one vouches for."""
+    if attested > last_data:
+        reason = f"the file ends early, records up to {attested} are missing"
+        raise Corruption(segment.name.name, segment.end, reason)
 
 
 def check_whole(name: FileName, size: int, last_data: int, following: Segment, max_payload: int) -> None:

@@ -107,7 +107,13 @@ def recover(files: Files, folder: str, family: Family, format: Format, clock: Cl
         segments = [name for name in segments if name not in gone]
         report.segments = len(segments)
         _sync_what_is_kept(files, folder, segments, set(names))
-        return _go_on_from(files, folder, looked_at[-1] if segments else None, report)
+        recovered = _go_on_from(files, folder, looked_at[-1] if segments else None, report)
+        for name in reversed(segments[:-1]):
+            if recovered.index.last_data:
+                break
+            # The newest file holds marks only: how far the log reached is in the ones before.
+            recovered.index.last_data = _last_data(files, folder, name.name, format, max_payload)
+        return recovered
     except OSError as error:
         raise from_os(error, "recover the log", folder) from error
 

@@ -99,7 +99,8 @@ def read_record(file: File, at: int, end: int, max_payload: int = frame.MAX_PAYL
         return head
     if at + head.end > end:
         return Stop.TRUNCATED
-    found = kernel.scan(read_at(file, at, head.end), 0, head.end, max_payload)
+    data = read_at(file, at, head.end)  # shorter than that if the file was cut back meanwhile
+    found = kernel.scan(data, 0, len(data), max_payload)
     if not len(found.times):
         return found.why
     return frame.Head(head.time_ns, at + head.payload_at, head.size)

@@ -112,14 +112,8 @@ class ActiveSegment:
                 left -= taken
                 rest = _behind(rest, taken)
         except OSError as error:
-            raise AppendFailed(self._taken(done), error) from error
-
-    def _taken(self, known: int) -> int:
-        """How much of an append really is in the file: a failing call may have taken some bytes."""
-        try:
-            return max(known, self.file.size() - self.size)
-        except OSError:
-            return known
+            # What the failing call itself may have left is not trusted, whatever the size of the file says.
+            raise AppendFailed(done, error) from error
 
     def cut_back(self, size: int) -> bool:
         """Cut off what a failed append left. False if that failed too: then the end of the file is unknown."""

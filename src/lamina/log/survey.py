@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from lamina.errors import Corruption, WrongFormat, from_os
+from lamina.errors import Corruption, DiskError, WrongFormat, from_os
 from lamina.log import frame
 from lamina.log.attest import is_attested, next_record
 from lamina.log.files import File, Files, join, read_at
@@ -117,7 +117,7 @@ def survey(
 def _size(files: Files, folder: str, name: FileName) -> int:
     try:
         file = open_for_reading(files, folder, name.name)
-    except FileNotFoundError:
+    except (FileNotFoundError, DiskError):
         return 0
     try:
         return file.size()
@@ -146,6 +146,10 @@ class _Look:
             file = open_for_reading(self._files, self._result.folder, name.name)
         except FileNotFoundError:
             return  # removed since the folder was listed
+        except DiskError as error:
+            segment = SegmentSurvey(name, damage=[Damage(name.name, 0, 0, error.message, is_repairable=False)])
+            self._result.segments.append(segment)
+            return
         segment = SegmentSurvey(name, bytes=file.size())
         try:
             if _check_header(file, segment, may_be_torn):
@@ -190,7 +194,7 @@ class _Look:
         """Kind of a file and payload of its first record, if that is whole."""
         try:
             file = open_for_reading(self._files, self._result.folder, name.name)
-        except FileNotFoundError:
+        except (FileNotFoundError, DiskError):
             return None
         try:
             format = check_header(file, name.name)

@@ -44,8 +44,8 @@ OS: Final = Sync("os", Level.WRITTEN, None)
 
 def interval(ms: int = 1000) -> Sync:
     """Answer when written, sync every ``ms`` milliseconds."""
-    if ms <= 0:
-        raise BadOption(f"a sync interval of {ms} ms cannot be", hint="give milliseconds, at least 1")
+    if not isinstance(ms, int) or ms <= 0:
+        raise BadOption(f"a sync interval of {ms!r} ms cannot be", hint="give milliseconds, at least 1")
     return Sync("interval", Level.WRITTEN, ms)
 
 

@@ -273,6 +273,21 @@ class Tail:
         self.sync_by = None
         self.synced = self.written
 
+    def sync_is_due(self, asked: int) -> bool:
+        """Somebody asked for a sync up to that position, or the clock says so."""
+        if self.written == self.synced:
+            return False
+        return asked > self.synced or (self.sync_by is not None and self.sync_by <= self._clock.monotonic())
+
+    def seconds_to_next(self) -> float | None:
+        """How long nothing will be due by the clock, None for ever."""
+        by, limit = self.sync_by, self._options.segment_age_s
+        wait = None if by is None else by - self._clock.monotonic()
+        if limit is not None and (age := self.age_s()) is not None:
+            left = max(limit - age, 0.01)
+            wait = left if wait is None else min(wait, left)
+        return wait
+
     def close_in_order(self, last_stamp: int) -> None:
         """Sync everything and leave a watermark behind it. Raises: LogFailed, DiskFull, DiskError."""
         segment = self._active

@@ -155,6 +155,8 @@ class Log:
             DiskFull, DiskError, LogFailed.
         """
         policy = self.options.sync if sync is None else sync
+        if not isinstance(policy, Sync) or not isinstance(until, Level | None):
+            raise TypeError("until takes a Level (Level.SYNCED), sync a policy (ALWAYS)")
         with self._state:
             if self._failure is not None:
                 raise self._failure.with_traceback(None)
@@ -179,9 +181,12 @@ class Log:
                 f"{self.reader.folder}: record times have reached {show_time(LAST_TIME)}, the last there is",
                 hint="check the clock of the machine; a new log has to be started",
             )
-        end, points = kernel.encode_into(
-            self._buffer, start, first, payloads, self.options.max_payload, self._format.reserved
-        )
+        limits = (self.options.max_payload, self._format.reserved)
+        try:
+            end, points = kernel.encode_into(self._buffer, start, first, payloads, *limits)
+        except BufferError:  # somebody still looks at it (a debugger, a kept traceback): leave it to them
+            self._buffer = self._buffer[:start]
+            end, points = kernel.encode_into(self._buffer, start, first, payloads, *limits)
         self._gathered = end
         self._last_stamp = self._last_position = last
         self._calls.append(Call(first, last, start, end, points, policy.sync_within_s))
@@ -194,7 +199,7 @@ class Log:
         Waiting for SYNCED asks for a sync, whatever the policy.
         Raises: the error that kept the record out of the log; TimeoutError.
         """
-        level = self.options.sync.level if level is None else level
+        level = self._level(level)
         has_led = False
         while True:
             follower: ThreadWaiter | None = None
@@ -251,7 +256,7 @@ class Log:
         """``wait`` for coroutines: never blocks the loop."""
         import asyncio
 
-        level = self.options.sync.level if level is None else level
+        level = self._level(level)
         with self._state:
             if self._has_reached(position, level):
                 return
@@ -262,6 +267,11 @@ class Log:
         else:
             self._committer.nudge(self)
         await waiter.future
+
+    def _level(self, level: Level | None) -> Level:
+        if not isinstance(level, Level | None):
+            raise TypeError(f"{level!r} is no Level; give Level.WRITTEN or Level.SYNCED")
+        return self.options.sync.level if level is None else level
 
     def _has_reached(self, position: int, level: Level) -> bool:
         """Holds ``_state``. Raises: the error of a position that never will."""
@@ -363,15 +373,15 @@ class Log:
                 self._publish()
 
     def _round(self, *, may_sync: bool = True) -> float | None:
-        with self._state:
-            calls, data, size = self._calls, self._buffer, self._gathered
-            self._calls, self._buffer, self._gathered = [], self._spare, 0
-        self._spare = data
         self._round_error = None
         if self._failure is not None:
-            self._refuse(calls, self._failure)
+            self._refuse([], self._failure)
             return None
+        calls: list[Call] = []
         try:
+            with self._state:
+                calls, data, size = self._calls, self._buffer, self._gathered
+                self._calls, self._buffer, self._spare, self._gathered = [], self._spare, data, 0
             self._write_and_sync(calls, memoryview(data)[:size], may_sync=may_sync)
         except LogFailed as error:
             self._give_up(calls, error)
@@ -384,7 +394,7 @@ class Log:
             raise
         if len(data) > _LARGEST_SPARE * max(self.options.gather_bytes, 1 * MIB):
             self._spare = bytearray()
-        return self._seconds_to_next()
+        return self._tail.seconds_to_next()
 
     def _write_and_sync(self, calls: list[Call], data: memoryview, *, may_sync: bool) -> None:
         tail = self._tail
@@ -396,7 +406,7 @@ class Log:
             except StorageError as error:
                 self._publish()
                 self._refuse([call for call in calls if call.last > tail.written], error)
-        if may_sync and self._sync_is_due():
+        if may_sync and tail.sync_is_due(self._sync_asked):
             if self._waiters:
                 self._publish()  # some may wait for no more than the write
             tail.sync()
@@ -410,21 +420,6 @@ class Log:
         self._publish()
         self._refuse([call for call in calls if call.last > self._tail.written], error)
         self._fail(error)
-
-    def _sync_is_due(self) -> bool:
-        tail = self._tail
-        if tail.written == tail.synced:
-            return False
-        return self._sync_asked > tail.synced or (tail.sync_by is not None and tail.sync_by <= self._clock.monotonic())
-
-    def _seconds_to_next(self) -> float | None:
-        """How long nothing will be due by the clock, None for ever."""
-        by, limit = self._tail.sync_by, self.options.segment_age_s
-        wait = None if by is None else by - self._clock.monotonic()
-        if limit is not None and (age := self._tail.age_s()) is not None:
-            left = max(limit - age, 0.01)
-            wait = left if wait is None else min(wait, left)
-        return wait
 
     # -- telling -------------------------------------------------------------------------------------------------
 
@@ -486,8 +481,8 @@ class Log:
                 self._tail.abandon()
                 self._fail(LogClosed(f"{self.reader.folder}: the log is closed", hint="open it again"))
                 self._held.release()
-        if self._committer is not None and self._owns_committer:
-            self._committer.stop()
+                if self._committer is not None and self._owns_committer:
+                    self._committer.stop()
         if error is not None and not had_failed:
             raise error.with_traceback(None)
 

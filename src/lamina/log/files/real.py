@@ -18,6 +18,7 @@ FOLDER_MODE: Final = 0o700
 # Not blocking: a pipe with the name of a log file must not hang us.
 _SAFE: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LOCK_TRIES: Final = 5
+_OURSELVES: Final = "process {}"
 _MOST_PARTS: Final = 1024  # IOV_MAX on Linux
 _MOST_READ: Final = 1 << 30  # one read(2) takes at most 2 GiB
 
@@ -177,14 +178,14 @@ class RealFiles:
             if not _try_lock(handle):
                 holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip()
                 os.close(handle)
-                return holder or "another process"
+                return "this process" if holder == _OURSELVES.format(os.getpid()) else holder or "another process"
         except BaseException:
             os.close(handle)
             raise
         # The holder's name is a courtesy: without room for it the lock is held all the same.
         with contextlib.suppress(OSError):
             os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()}\n".encode(), 0)
+            os.pwrite(handle, f"{_OURSELVES.format(os.getpid())}\n".encode(), 0)
         return RealLock(handle)
 
     def lock_holder(self, path: str) -> str | None:
