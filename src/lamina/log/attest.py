@@ -9,8 +9,8 @@ synced: it is damage.
 What cannot be told: rot within the last batch that nobody vouched for. What could mislead: a payload that holds a
 watermark of its own. So a watermark counts behind the bad record, or where the bad record's size would put it inside
 (the size may be what went bad) only if it is later than the bad record says it is; and it must be a whole record that
-vouches for nothing later than itself. A client that forges one into a payload which is then torn makes the log refuse to
-open, naming the place; it cannot make records disappear.
+vouches for nothing later than itself. A client that forges one into a payload which is then torn makes the log refuse
+to open, naming the place; it cannot make records disappear.
 """
 
 from __future__ import annotations

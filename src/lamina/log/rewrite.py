@@ -36,7 +36,8 @@ def replace(
     Durability: when it returns, the new content is synced under its name and the removals are too.
     Order: a crash may leave obsolete files behind; the caller must be able to tell, from what is in ``name``, that
         they are obsolete.
-    Raises: DiskFull, DiskError; then the old file is still there, untouched.
+    Raises: DiskFull, DiskError; then the old file is still there, untouched (or, if the very last sync of the folder
+        failed, the new one is, whole).
     """
     path = join(folder, name)
     temporary = path + family.temporary_suffix

@@ -196,7 +196,8 @@ class Log:
     def wait(self, position: Position, level: Level | None = None, timeout: float | None = None) -> None:
         """Return when the record at ``position`` has reached ``level`` (default: what the policy promises).
 
-        Waiting for SYNCED asks for a sync, whatever the policy.
+        Waiting for SYNCED asks for a sync, whatever the policy. ``timeout`` is for waiting while another thread leads;
+        a thread that leads a round sees it through.
         Raises: the error that kept the record out of the log; TimeoutError.
         """
         level = self._level(level)
