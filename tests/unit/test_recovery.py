@@ -290,6 +290,20 @@ class TestSalvage:
         assert [record.payload for record in lab.log.reader.read(after=caught.value.until)] == [b"3"]
         assert list(lab.log.reader.read(after=positions[3])) == []
 
+    def test_a_gap_is_told_wherever_it_falls_in_the_windows_of_a_read(self) -> None:
+        lab = Lab()
+        positions = lab.append(*[bytes([number]) * 60_000 for number in range(12)])
+        records = list(lab.log.reader.read())
+        lab.log.close()
+        for bad in range(1, 11):
+            disk = MemoryFiles(lab.disk.contents())
+            disk.names[f"{FOLDER}/000000001.log"].data[records[bad].offset + 30] ^= 1
+            log = lab.open(disk, salvage=True)
+            with pytest.raises(Gap) as caught:
+                list(log.reader.read(after=positions[bad - 1]))
+            rest = [record.time_ns for record in log.reader.read(after=caught.value.until)]
+            assert rest == positions[bad + 1 :]
+
     def test_a_flipped_size_that_points_at_a_record_does_not_hide_what_was_synced(self) -> None:
         for size in (143, 189):
             lab = crashed(*[bytes([65 + number]) * size for number in range(5)])

@@ -10,6 +10,7 @@ from typing import Final
 from lamina.errors import Gap, from_os
 from lamina.log import frame
 from lamina.log import index as indexes
+from lamina.log.formats import Format
 from lamina.log.frame import Stop
 from lamina.log.index import Index, newest_data
 from lamina.log.naming import FileName
@@ -121,6 +122,7 @@ class Cursor:
                     yield Record(time_ns, batch.payload(place), name, batch.record_offset(place))
             else:
                 self._last_data = newest_data(batch, segment.format) or self._last_data
+                self._lost = _lost_at_end(batch, segment.format)
             self._stand_behind(batch, len(batch.times) - 1)
         if scan.why is not Stop.END or scan.stop < segment.end:
             self._check_stop(segment, scan)
@@ -260,3 +262,14 @@ class Cursor:
         is_reading = self._must_not_miss or self._last_data > 0
         if attested is not None and is_reading and attested > position:
             raise Gap(position, attested, why=f"the log now begins with {oldest.name.name}")
+
+
+def _lost_at_end(batch: Batch, format: Format) -> int | None:
+    """What a gap mark behind the last data of a batch says was lost there."""
+    for place in range(len(batch.times) - 1, -1, -1):
+        payload = batch.payload(place)
+        if not format.is_mark(payload):
+            return None
+        if (lost := format.read_gap(payload)) is not None:
+            return lost
+    return None
