@@ -291,3 +291,22 @@ def test_a_checksum_has_the_check_value_of_castagnoli(crc: Callable[..., int]) -
 @given(data=ANY_BYTES, skip=st.integers(0, 9), before=st.integers(0, 2**32 - 1))
 def test_a_checksum_is_that_of_the_crc32c_package(crc: Callable[..., int], data: bytes, skip: int, before: int) -> None:
     assert crc(memoryview(data)[skip:], before) == package.crc32c(data[skip:], before)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.integers(0, 40_000), max_size=12),
+    st.integers(0, 300),
+    st.integers(0, 9_000_000_000 * 10**9),
+)
+def test_encoding_into_a_buffer_agrees_by_python_by_instruction_and_by_table(
+    sizes: list[int], at: int, first_ns: int
+) -> None:
+    payloads = [bytes([size % 251]) * size for size in sizes]
+    found = []
+    for encode_into in (frame.encode_into, speed.encode_into, speed.encode_into_by_table):
+        buffer = bytearray(b"before" * 50)
+        end, points = encode_into(buffer, at, first_ns, payloads)
+        found.append((end, points, bytes(buffer[:end])))
+    assert found[0] == found[1] == found[2]
+    assert found[0][2][:at] == (b"before" * 50)[:at], "what was in the buffer before must stay"

@@ -2,7 +2,7 @@
 
 Appending only adds to a buffer. A *round* takes all that gathered, writes it with one call and, if somebody needs it,
 syncs it with one more; meanwhile the next buffer fills. A thread that waits for its record leads a round itself if
-nobody leads (a lone writer pays no hand-over between threads, which costs half a sync on many machines); otherwise it
+nobody leads (a lone writer pays no hand-over between threads, which can cost as much as half a sync); otherwise it
 sleeps, and at the end of the round the leader wakes those it satisfied and makes one of the others the next leader.
 Handing the lead over, instead of leaving it to a race for a lock, is what lets the next round gather: the old leader
 would win that race and run round after round for itself alone. For records nobody waits for, for coroutines and for
