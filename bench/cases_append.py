@@ -21,7 +21,8 @@ BARS = {"append_100B_x1000_os": 0.5, "append_100B_x1_always": 0.7}
 
 RUN_BYTES = 48 * MIB  # less than a segment: a run has no rotation in it
 RUN_CALLS = 100_000  # small batches are measured on fewer bytes
-SYNCED_CALLS = {1: 400, 10: 400, 1000: 40}  # in a run where each is synced
+SYNCED_CALLS = {1: 100, 10: 100, 1000: 20}  # in a run where each is synced
+SYNCED_ROUNDS = 36  # many short ones: the disk changes its speed by the second, and both sides should see it alike
 
 Payloads = list[bytes]
 
@@ -96,7 +97,7 @@ def compare(context: Context, policy: Sync, size: int, batch: int) -> Result:
     payloads = make_payloads(size, batch)
     chunk = encode(payloads)
     if policy is ALWAYS:
-        calls, rounds = context.scaled(SYNCED_CALLS[batch], 5), 9
+        calls, rounds = context.scaled(SYNCED_CALLS[batch], 5), SYNCED_ROUNDS
     else:
         calls, rounds = context.scaled(min(RUN_BYTES // len(chunk), RUN_CALLS), 5), 7
     ours, base = interleave(

@@ -211,9 +211,17 @@ MUTANTS = [
     Mutant(
         "a stale index is believed",
         "index.py",
-        "    return file.size() == index.bytes and has_points_in(index, file)",
-        "    return True",
+        "    return index if (index.bytes == size or ends_early) and has_points_in(index, file) else None",
+        "    return index",
         ("tests/unit/test_index.py", *CUTS),
+    ),
+    Mutant(
+        "the index of a growing file kept before its sync",
+        "tail.py",
+        "        if segment is not None and segment.synced_bytes < segment.size:\n",
+        "        if segment is not None and segment.synced_bytes < segment.size:\n"
+        "            self._keep_index(segment)\n",
+        CUTS,
     ),
     Mutant(
         "an interrupted write is forgotten",

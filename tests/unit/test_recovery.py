@@ -351,6 +351,26 @@ def test_an_open_reads_only_the_newest_file_of_a_log_closed_in_order() -> None:
     assert read == {newest, newest + ".index"}
 
 
+def test_an_open_after_a_kill_scans_only_what_was_appended_since_the_index_was_kept() -> None:
+    lab = Lab(segment_bytes=8000)
+    lab.append(*(bytes(300) for _ in range(10)))
+    lab.newest[500] ^= 1  # a place that was synced long ago and that opening has no need to look at
+    lab.restart()
+    assert lab.log.report.torn == []
+    with pytest.raises(Corruption) as refused:
+        lab.payloads()
+    assert refused.value.offset <= 500
+
+
+def test_a_torn_tail_behind_a_kept_index_is_cut() -> None:
+    lab = Lab(segment_bytes=8000)
+    lab.append(*(b"%d" % number * 300 for number in range(8)))
+    del lab.newest[-10:]
+    lab.restart()
+    assert [tail.file for tail in lab.log.report.torn] == ["000000001.log"]
+    assert lab.payloads() == [b"%d" % number * 300 for number in range(7)]
+
+
 def test_the_position_goes_on_after_a_restart() -> None:
     lab = crashed(b"a", b"b")
     lab.clock.jump(-100)

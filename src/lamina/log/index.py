@@ -1,9 +1,9 @@
 """A sparse index of one file: where to start reading for a time, without reading the file from its start.
 
-The writer notes a point every 64 KiB as it goes. When a segment is sealed or the log is closed, the points are kept
-beside it in ``<name>.index``. The index is a hint: it is written without ceremony, checked when it is used (against the
-size of the file and the record at the point) and rebuilt by a scan when it does not fit or is not there.
-Losing or deleting one costs time, never a record.
+The writer notes a point every 64 KiB as it goes. Now and then behind a sync, and when a segment is sealed or the log is
+closed, the points are kept beside it in ``<name>.index``. The index is a hint: it is written without ceremony, checked
+when it is used (against the size of the file and the record at the point) and rebuilt by a scan when it does not fit or
+is not there. Losing or deleting one costs time, never a record.
 
 Rejected: finding record starts by bisection and resynchronising on anything that looks like a record. A payload may
 itself hold whole records (a shipped log file), and would then be served as if it were ours.
@@ -33,7 +33,7 @@ _FACTS: Final = struct.Struct(">QQqqqBQ")  # bytes, records, first, last, last d
 class State(IntEnum):
     """What was so when the index was kept, and is if the file still has that size."""
 
-    GROWING = 0  # nothing is known
+    GROWING = 0  # everything up to there was synced; the file has grown since, or may have
     CLEAN = 1  # the log was closed in order, everything in the file synced
     SEALED = 2  # the file was full or rotated, everything in it synced
 
@@ -151,8 +151,11 @@ def discard(files: Files, folder: str, name: str) -> None:
         return
 
 
-def load(files: Files, folder: str, name: str, file: File) -> Index | None:
-    """The kept index of ``file`` if there is one and it fits, else None."""
+def load(files: Files, folder: str, name: str, file: File, *, may_end_early: bool = False) -> Index | None:
+    """The kept index of ``file`` if there is one and it fits, else None.
+
+    With ``may_end_early`` also one of a growing file that has grown since; ``extend`` brings it up to date.
+    """
     try:
         kept = files.open(join(folder, name + INDEX_SUFFIX))
     except OSError:
@@ -164,7 +167,11 @@ def load(files: Files, folder: str, name: str, file: File) -> Index | None:
     finally:
         kept.close()
     index = _decode(data)
-    return index if index is not None and _fits(index, file) else None
+    if index is None:
+        return None
+    size = file.size()
+    ends_early = may_end_early and index.state is State.GROWING and index.bytes < size
+    return index if (index.bytes == size or ends_early) and has_points_in(index, file) else None
 
 
 def _decode(data: bytes) -> Index | None:
@@ -186,10 +193,6 @@ def _decode(data: bytes) -> Index | None:
     if any(not HEADER_SIZE <= offset < index.bytes for offset in index.offsets):
         return None
     return index
-
-
-def _fits(index: Index, file: File) -> bool:
-    return file.size() == index.bytes and has_points_in(index, file)
 
 
 def has_points_in(index: Index, file: File) -> bool:

@@ -1,9 +1,9 @@
 """What happens when a log is opened for writing: leave on disk exactly what may be served, and say what was done.
 
 Only the newest file can have been torn by a crash: a full segment is synced before the next one is used. So only the
-newest is looked at, from its index if the log was closed in order, by a scan if not. A tail that is torn is cut, after
-its bytes were put aside in ``<name>.torn-<time>``; damage refuses to open (attest.py tells the two apart). A newest
-file without any whole record is taken away and the one before it becomes the newest.
+newest is looked at: from its index if the log was closed in order, if not by a scan of what its index does not cover. A
+tail that is torn is cut, after its bytes were put aside in ``<name>.torn-<time>``; damage refuses to open (attest.py
+tells the two apart). A newest file without any whole record is taken away and the one before it becomes the newest.
 
 Everything kept is synced before it is served: a record that was read once stays, also through the next power cut.
 Being cut short itself by a crash, recovery comes to the same result when it is run again.
@@ -166,10 +166,9 @@ def examine(
         index, why, stop = Index(), Stop.BAD_TIME, 0
     else:
         check_header(file, name, format)
-        kept = indexes.load(files, folder, name, file)
-        if kept is not None and kept.state is not State.GROWING:
-            return Examined(kept, Stop.END, is_clean=True)
-        index = Index()
+        index = indexes.load(files, folder, name, file, may_end_early=True) or Index()
+        if index.state is not State.GROWING:
+            return Examined(index, Stop.END, is_clean=True)
         scan = indexes.extend(index, file, format, size, max_payload)
         why, stop = scan.why, scan.stop
         if why is Stop.END and stop < size:

@@ -98,7 +98,7 @@ class ActiveSegment:
 
     def append(self, *parts: bytes | memoryview) -> None:
         """Write at the end, going on after short writes; ``index`` is the caller's to update. Raises: AppendFailed."""
-        rest = [part for part in parts if part]
+        rest: Sequence[bytes | memoryview] = parts
         left = sum(map(len, rest))
         done = 0
         try:

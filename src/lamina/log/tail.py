@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lamina.clock import Clock
 from lamina.errors import LogFailed, from_os
@@ -22,6 +22,8 @@ from lamina.log.options import LogOptions
 from lamina.log.recovery import Recovered
 from lamina.log.segment import ActiveSegment, AppendFailed
 from lamina.log.sync import Level
+
+_KEPT_PER_SEGMENT: Final = 8  # how often the index of a growing file is kept: a kill leaves an eighth to scan
 
 
 class Call(NamedTuple):
@@ -77,7 +79,7 @@ class Tail:
         every = options.sync.interval_ms
         self._sync_interval_s = None if every is None else every / 1000
         self._shows_synced_only = options.sync.level is Level.SYNCED
-        self._attested = 0
+        self._attested = self._index_kept = 0
         self._newest = self._sealed = recovered.newest
         self._active = self._reopen(recovered)
 
@@ -92,6 +94,7 @@ class Tail:
         except OSError as error:
             raise from_os(error, "open the file for writing", path) from error
         self._attested = recovered.index.last_data
+        self._index_kept = recovered.index.bytes
         return ActiveSegment(newest, file, recovered.index)
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -110,7 +113,7 @@ class Tail:
 
     def _fitting(self, segment: ActiveSegment, calls: Sequence[Call], start: int) -> Sequence[Call]:
         """Calls up to the one that fills the segment."""
-        full = calls[start].start + self._options.segment_bytes - segment.size
+        full = calls[start].start + self._options.segment_bytes - segment.index.bytes
         if start == 0 and calls[-1].end < full:
             return calls
         for end in range(start, len(calls)):
@@ -122,7 +125,8 @@ class Tail:
         stamp = calls[0].first - 1
         mark = self._watermark_at(stamp, segment)
         try:
-            segment.append(mark, data[calls[0].start : calls[-1].end])
+            records = data[calls[0].start : calls[-1].end]
+            segment.append(mark, records) if mark else segment.append(records)
         except AppendFailed as failed:
             self._keep_whole_calls(segment, stamp, mark, calls, failed)
             raise from_os(failed.cause, "write to the file", segment.file.path) from failed
@@ -157,9 +161,9 @@ class Tail:
         index, stats = segment.index, self.stats
         if mark:
             index.note(stamp, index.bytes)
-            index.grow(index.bytes + len(mark), 1, stamp)
+            index.records += 1
             self._attested = self.synced
-        shift = index.bytes - calls[0].start
+        shift = index.bytes + len(mark) - calls[0].start
         records = 0
         due = self._sync_interval_s
         for call in calls:
@@ -195,7 +199,7 @@ class Tail:
     def _segment_for(self, call: Call) -> ActiveSegment:
         """The active segment, or a new one if there is none or it is full."""
         segment = self._active
-        if segment is not None and (segment.is_empty or segment.size < self._options.segment_bytes):
+        if segment is not None and (segment.index.bytes < self._options.segment_bytes or segment.is_empty):
             return segment
         if segment is not None:
             # Synced before the next one is used: a power cut leaves a prefix of the log, never a hole.
@@ -226,6 +230,7 @@ class Tail:
             self._files.remove(segment.file.path)  # nothing was synced yet, only the folder could not be opened
             raise
         self._newest = name
+        self._index_kept = segment.size
         return segment
 
     def seal(self) -> str | None:
@@ -270,8 +275,15 @@ class Tail:
             except OSError as error:
                 raise self._failed("sync the file", error) from error
             self.stats.syncs += 1
+            self._keep_index(segment)
         self.sync_by = None
         self.synced = self.written
+
+    def _keep_index(self, segment: ActiveSegment) -> None:
+        """Now and then keep the index of what is synced, so that opening after a kill need not scan that again."""
+        if segment.size - self._index_kept >= self._options.segment_bytes // _KEPT_PER_SEGMENT:
+            indexes.save(self._files, self._folder, segment.name.name, segment.index)
+            self._index_kept = segment.size
 
     def sync_is_due(self, asked: int) -> bool:
         """Somebody asked for a sync up to that position, or the clock says so."""

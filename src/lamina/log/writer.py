@@ -30,8 +30,8 @@ from lamina.log.sync import Level, Sync
 from lamina.log.tail import Call, LogStats, Tail
 from lamina.units import MIB, show_time
 
+_LEVEL_OR_NONE = (Level, type(None))
 _LARGEST_SPARE = 4  # a gather buffer that huge calls made larger than this many times its size is given back
-
 _LINGER_S = 0.001  # how long a record nobody waits for may gather company before it is written
 
 Position = NewType("Position", int)
@@ -62,7 +62,7 @@ class Log:
         self.report = recovered.report
         """What opening the log found and did."""
         self.reader = reader(self)
-        self._format = format
+        self._limits = (options.max_payload, format.reserved)
         self._clock = clock
         self._tail = tail
         self._held = held
@@ -155,22 +155,22 @@ class Log:
             DiskFull, DiskError, LogFailed.
         """
         policy = self.options.sync if sync is None else sync
-        if not isinstance(policy, Sync) or not isinstance(until, Level | None):
+        if not isinstance(policy, Sync) or not isinstance(until, _LEVEL_OR_NONE):
             raise TypeError("until takes a Level (Level.SYNCED), sync a policy (ALWAYS)")
         with self._state:
             if self._failure is not None:
                 raise self._failure.with_traceback(None)
             if payloads:
                 self._gather(payloads, policy)
-            last = Position(self._last_position)
+            last = self._last_position
             is_full = self._gathered >= self.options.gather_bytes
         if until is not None:
-            self.wait(last, until)
+            self._see_to(last, until, None)
         elif is_full:
             self.run_round(may_sync=False)
         elif self._committer is not None:
             self._committer.come_again(self, _LINGER_S)
-        return last
+        return Position(last)
 
     def _gather(self, payloads: Sequence[bytes], policy: Sync) -> None:
         start = self._gathered
@@ -181,7 +181,7 @@ class Log:
                 f"{self.reader.folder}: record times have reached {show_time(LAST_TIME)}, the last there is",
                 hint="check the clock of the machine; a new log has to be started",
             )
-        limits = (self.options.max_payload, self._format.reserved)
+        limits = self._limits
         try:
             end, points = kernel.encode_into(self._buffer, start, first, payloads, *limits)
         except BufferError:  # somebody still looks at it (a debugger, a kept traceback): leave it to them
@@ -200,9 +200,11 @@ class Log:
         a thread that leads a round sees it through.
         Raises: the error that kept the record out of the log; TimeoutError.
         """
-        level = self._level(level)
+        self._see_to(position, self._level(level), timeout)
+
+    def _see_to(self, position: int, level: Level, timeout: float | None) -> None:
         has_led = False
-        while True:
+        while not self._has_surely_reached(position, level):
             follower: ThreadWaiter | None = None
             leads = False
             try:
@@ -270,9 +272,13 @@ class Log:
         await waiter.future
 
     def _level(self, level: Level | None) -> Level:
-        if not isinstance(level, Level | None):
+        if not isinstance(level, _LEVEL_OR_NONE):
             raise TypeError(f"{level!r} is no Level; give Level.WRITTEN or Level.SYNCED")
         return self.options.sync.level if level is None else level
+
+    def _has_surely_reached(self, position: int, level: Level) -> bool:
+        """Without the lock: both positions only ever grow, and a refusal is noted before they pass it."""
+        return position <= (self._synced if level is Level.SYNCED else self._written) and not self._refused
 
     def _has_reached(self, position: int, level: Level) -> bool:
         """Holds ``_state``. Raises: the error of a position that never will."""
