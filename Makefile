@@ -11,8 +11,12 @@ PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
 
-# Set-up, redone when what it depends on changed. The compiled module is built when there is a C compiler.
-$(READY): pyproject.toml setup.py constraints.txt src/lamina/log/_speed.pyx src/lamina/log/_crc32c.h
+# Set-up, redone when what it depends on changed. The compiled modules are built when there is a C compiler.
+COMPILED := src/lamina/log/_speed.pyx src/lamina/log/_crc32c.h $(wildcard src/lamina/*/*/*.pxd) \
+  $(addprefix src/lamina/engines/jobs/,codec.py core.py checkpoint.py engine.py) \
+  $(addprefix src/lamina/server/workq/,parse.py replies.py answers.py door.py)
+
+$(READY): pyproject.toml setup.py constraints.txt $(COMPILED)
 	@echo "setting up $(VENV) (about a minute the first time) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install -c constraints.txt setuptools wheel cython

@@ -1,7 +1,11 @@
-"""Build of the one compiled module.  Everything else about the package is in pyproject.toml.
+"""Build of the compiled modules.  Everything else about the package is in pyproject.toml.
 
-The module is optional: without a C compiler the build goes on and lamina runs on its Python twin.
+They are optional: without a C compiler the build goes on and lamina runs on their Python twins. The kernel's twin is
+written for the purpose; the others are compiled from their Python source as it stands (lamina/twins.py), with types
+where a .pxd file beside it gives them.
 """
+
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -12,8 +16,26 @@ speed = Extension(
     depends=["src/lamina/log/_crc32c.h"],
     extra_compile_args=["-O3"],
 )
+AS_WRITTEN = {
+    "lamina.engines.jobs": ("codec", "core", "checkpoint", "engine"),
+    "lamina.server.workq": ("parse", "replies", "answers", "door"),
+}
+twins = [
+    Extension(
+        f"{package}._{name}",
+        [str(Path("src", *package.split("."), f"{name}.py"))],
+        extra_compile_args=["-O2"],
+    )
+    for package, names in AS_WRITTEN.items()
+    for name in names
+]
 
 modules = cythonize([speed], language_level=3)
+# Annotations are for people and mypy: C types come from the .pxd files alone. Always all of them: one that was made for
+# another layout of a class it shares would crash.
+modules += cythonize(
+    twins, language_level=3, force=True, compiler_directives={"annotation_typing": False, "binding": True}
+)
 for module in modules:
     module.optional = True  # cythonize forgets it
 

@@ -15,12 +15,34 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds that only grow."""
 
+    def elapsed_ns(self) -> int:
+        """The same in whole nanoseconds."""
+
 
 class SystemClock:
     """The machine's clocks."""
 
     now_ns = staticmethod(time.time_ns)
     monotonic = staticmethod(time.monotonic)
+    elapsed_ns = staticmethod(time.monotonic_ns)
+
+
+class SteadyClock:
+    """Wall time that does not jump: taken once, and carried on by the monotonic clock.
+
+    What counts lifetimes and leases lives by it: an operator or NTP who sets the clock ends none of them early.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.monotonic = clock.monotonic
+        self._elapsed_ns = clock.elapsed_ns
+        self._start_ns = clock.now_ns() - clock.elapsed_ns()
+
+    def now_ns(self) -> int:
+        return self._start_ns + self._elapsed_ns()
+
+    def elapsed_ns(self) -> int:
+        return self._elapsed_ns()
 
 
 class ManualClock:
@@ -35,6 +57,9 @@ class ManualClock:
 
     def monotonic(self) -> float:
         return self.elapsed
+
+    def elapsed_ns(self) -> int:
+        return round(self.elapsed * 1e9)
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

@@ -15,6 +15,12 @@ LaminaError
     ReservedPayload               a payload that looks like one of the kernel's own marks
     BadName                       a name that cannot be a file of this family
     BadOption                     a setting that cannot be
+    BadJob                        a job with a value that cannot be
+  JobError
+    JobNotFound                   no job has this id (any more)
+    DuplicateJob                  a job with this id, or with this unique key, is there already
+    DuplicateResult               the job was completed or failed before
+    NotLeased                     the job is not being worked on
 
 Each class has a stable ``code`` (the same word in logs, on the wire, in JSON) and says whether trying again can
 help. Programming mistakes stay ``TypeError`` and ``ValueError``.
@@ -175,6 +181,42 @@ class BadOption(InputError):
     """A setting that cannot be."""
 
     code = "bad_option"
+
+
+class BadJob(InputError):
+    """A job with a value that cannot be."""
+
+    code = "bad_job"
+
+
+class JobError(LaminaError):
+    """A command that does not fit the job."""
+
+    code = "job"
+
+
+class JobNotFound(JobError):
+    """No job has this id (any more)."""
+
+    code = "job_not_found"
+
+
+class DuplicateJob(JobError):
+    """A job with this id, or with this unique key, is there already."""
+
+    code = "duplicate_job"
+
+
+class DuplicateResult(JobError):
+    """The job was completed or failed before."""
+
+    code = "duplicate_result"
+
+
+class NotLeased(JobError):
+    """The job is not being worked on."""
+
+    code = "not_leased"
 
 
 def from_os(error: OSError, action: str, path: str) -> StorageError:

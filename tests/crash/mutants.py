@@ -148,8 +148,8 @@ MUTANTS = [
     Mutant(
         "positions follow the clock back",
         "writer.py",
-        "        first = max(self._clock.now_ns(), self._last_stamp + 2)",
-        "        first = self._clock.now_ns()",
+        "        first = first or max(self._clock.now_ns(), self._last_stamp + 2)",
+        "        first = first or self._clock.now_ns()",
         UNIT,
     ),
     Mutant(

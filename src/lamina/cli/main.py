@@ -32,6 +32,7 @@ def _run() -> int:
 
     from lamina.cli.demo import demo
     from lamina.cli.log import log
+    from lamina.cli.serve import serve, workq_server
 
     @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
     @click.version_option(VERSION, prog_name="lamina")
@@ -41,8 +42,8 @@ def _run() -> int:
         Exit codes: 0 fine, 1 error, 2 wrong usage, 5 damage was repaired, 6 damage is left.
         """
 
-    lamina.add_command(demo)
-    lamina.add_command(log)
+    for command in (demo, log, serve, workq_server):
+        lamina.add_command(command)
     try:
         result = lamina.main(standalone_mode=False, prog_name="lamina")
         return result if isinstance(result, int) else 0

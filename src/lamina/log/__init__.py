@@ -11,6 +11,7 @@ one file), segment (growing one file), attest (torn tail or damage?), recovery (
 
 from lamina.log.cursor import Cursor as Cursor
 from lamina.log.options import LogOptions as LogOptions
+from lamina.log.positions import Position as Position
 from lamina.log.reader import Reader as Reader
 from lamina.log.reader import Record as Record
 from lamina.log.sync import ALWAYS as ALWAYS
@@ -19,4 +20,3 @@ from lamina.log.sync import Level as Level
 from lamina.log.sync import Sync as Sync
 from lamina.log.sync import interval as interval
 from lamina.log.writer import Log as Log
-from lamina.log.writer import Position as Position

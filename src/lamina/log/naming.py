@@ -7,8 +7,8 @@
     pwal       pwal_0000, pwal_0000.01794725200506.3, pwal_compacted.2.0, epoch     the store's channels
 
 Beside a log file may stand companions of the kernel: ``<name>.index`` (sparse index), ``<name>.torn-<time>`` (a tail
-that was cut), ``<name>.broken-<time>`` (damage that was quarantined) and half-done replacements. Anything else in a
-folder is foreign: left alone, and reported.
+that was cut), ``<name>.broken-<time>`` (damage that was quarantined) and half-done replacements; beside all of them
+the ``checkpoint`` of an engine. Anything else in a folder is foreign: left alone, and reported.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _COMPANION: Final = re.compile(rf"(?P<of>.+)\.(?:index|torn-{_TIME}|broken-{_TIM
 _LOCKS: Final = frozenset({"lamina.lock", "append.lock", "read.lock"})
 
 INDEX_SUFFIX: Final = ".index"
+CHECKPOINT: Final = "checkpoint"
+"""What an engine knew of its log at some position, so that it need not read what is before."""
 
 
 def show_file_time(time_ns: int) -> str:
@@ -173,9 +175,9 @@ def sort_out(names: Iterable[str]) -> Listing:
     for name in sorted(names):
         if parsed := parse(name):
             listing.segments.append(parsed)
-        elif name in _LOCKS or ((match := _COMPANION.fullmatch(name)) and parse(match["of"])):
+        elif name in _LOCKS or name == CHECKPOINT or ((match := _COMPANION.fullmatch(name)) and parse(match["of"])):
             listing.companions.append(name)
-        elif name.endswith(_TEMPORARY) and parse(name.rpartition(".")[0]):
+        elif name.endswith(_TEMPORARY) and ((of := name.rpartition(".")[0]) == CHECKPOINT or parse(of)):
             listing.leftovers.append(name)
         else:
             listing.foreign.append(name)

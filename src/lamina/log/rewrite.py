@@ -93,9 +93,11 @@ def drop_records(
     family: Family,
     keep: Callable[[int, bytes], bool],
     max_payload: int = MAX_PAYLOAD,
+    before_commit: Callable[[], None] = lambda: None,
 ) -> RewriteReport:
     """Rewrite a sealed file without the records that ``keep(time, payload)`` turns down; the rest stays byte for byte.
 
+    ``before_commit`` is called when all is decided and nothing is changed yet; raising, it leaves all as it was.
     Nothing is written when everything is kept. A file of which nothing is kept is removed, unless its absence would
     look like a loss: then its header and end mark stay.
     Raises: Corruption (nothing was changed), DiskFull, DiskError.
@@ -107,6 +109,7 @@ def drop_records(
         decisions = _decide(file, name, format, keep, max_payload, report)
         if not report.dropped:
             return report
+        before_commit()
         if report.kept == 0 and _may_vanish(files, folder, name, family):
             remove(files, folder, [name.name])
             report.is_removed = True

@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import NewType
 
 from lamina.clock import Clock, SystemClock
-from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, from_os, let_go_of_frames
-from lamina.log import kernel, lock, recovery
+from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, let_go_of_frames
+from lamina.log import kernel
 from lamina.log.commit import Committer, LoopWaiter, ThreadWaiter, Waiter, Waiters, tell_all
 from lamina.log.files import Files, FolderLock
 from lamina.log.files.real import RealFiles
 from lamina.log.formats import PLAIN, Format
 from lamina.log.frame import LAST_TIME
 from lamina.log.naming import NUMBERED, Family, FileName
+from lamina.log.opening import become_writer
 from lamina.log.options import LogOptions
+from lamina.log.positions import Position, Positions
 from lamina.log.reader import Reader
+from lamina.log.recovery import Recovered
 from lamina.log.refused import Refused
 from lamina.log.sync import Level, Sync
 from lamina.log.tail import Call, LogStats, Tail
@@ -34,11 +36,8 @@ _LEVEL_OR_NONE = (Level, type(None))
 _LARGEST_SPARE = 4  # a gather buffer that huge calls made larger than this many times its size is given back
 _LINGER_S = 0.001  # how long a record nobody waits for may gather company before it is written
 
-Position = NewType("Position", int)
-"""Where a record is in its log: its time, in nanoseconds since 1970."""
 
-
-class Log:
+class Log(Positions):
     """An append-only log in one folder. Open it with ``Log.open``, read it through ``log.reader``.
 
     Threads: every method is safe from any thread.
@@ -52,13 +51,13 @@ class Log:
         clock: Clock,
         options: LogOptions,
         format: Format,
-        recovered: recovery.Recovered,
+        recovered: Recovered,
         committer: Committer | None,
         *,
         owns_committer: bool,
     ) -> None:
         """Use ``Log.open``."""
-        self.options = options
+        super().__init__(options, recovered.index)
         self.report = recovered.report
         """What opening the log found and did."""
         self.reader = reader(self)
@@ -75,8 +74,6 @@ class Log:
         self._buffer, self._spare = bytearray(), bytearray()
         self._gathered = 0
         self._calls: list[Call] = []
-        self._last_stamp = recovered.index.last
-        self._last_position = self._written = self._synced = recovered.index.last_data
         self._readable = tail.readable()
         self._waiters = Waiters()
         self._refused = Refused()
@@ -111,22 +108,7 @@ class Log:
         files = RealFiles() if files is None else files
         clock = SystemClock() if clock is None else clock
         options = LogOptions() if options is None else options
-        family.next_name(None, 0)  # refuses families whose files are made by their engine
-        try:
-            files.make_folder(folder)
-        except OSError as error:
-            raise from_os(error, "make the folder", folder) from error
-        held = lock.take(files, folder, family)
-        try:
-            if salvage:
-                from lamina.log.repair import repair_held
-
-                repair_held(files, folder, clock, options.max_payload)
-            recovered = recovery.recover(files, folder, family, format, clock, options.max_payload)
-            tail = Tail(folder, files, clock, options, family, format, recovered)
-        except BaseException:
-            held.release()
-            raise
+        held, recovered, tail = become_writer(folder, files, clock, options, family, format, salvage=salvage)
 
         def reader(log: Log) -> Reader:
             return Reader(folder, family=family, files=files, live=log, max_payload=options.max_payload)
@@ -168,13 +150,31 @@ class Log:
             self._see_to(last, until, None)
         elif is_full:
             self.run_round(may_sync=False)
-        elif self._committer is not None:
-            self._committer.come_again(self, _LINGER_S)
+        else:
+            self.nudge()
         return Position(last)
 
-    def _gather(self, payloads: Sequence[bytes], policy: Sync) -> None:
+    def append_at(self, first: Position, payloads: Sequence[bytes]) -> None:
+        """For an engine that has to know positions before it appends: records at ``first`` and on, ns by ns.
+
+        ``first`` is not before ``next_position``, and nobody else appends. Nothing is written before somebody waits,
+        runs a round or nudges. Raises: as ``append_many``, before anything is done.
+        """
+        with self._state:
+            if self._failure is not None:
+                raise self._failure.with_traceback(None)
+            if first < self._last_stamp + 2:
+                raise ValueError(f"position {first} is taken")
+            self._gather(payloads, self.options.sync, first)
+
+    def nudge(self) -> None:
+        """See to it that what gathered is written soon."""
+        if self._committer is not None:
+            self._committer.come_again(self, _LINGER_S)
+
+    def _gather(self, payloads: Sequence[bytes], policy: Sync, first: int = 0) -> None:
         start = self._gathered
-        first = max(self._clock.now_ns(), self._last_stamp + 2)
+        first = first or max(self._clock.now_ns(), self._last_stamp + 2)
         last = first + len(payloads) - 1
         if last > LAST_TIME:
             raise LogFailed(
@@ -318,33 +318,12 @@ class Log:
                 error = None
         tell_all([(waiter, error)])
 
-    def _position_of(self, level: Level) -> int:
-        return self._synced if level is Level.SYNCED else self._written
-
     # -- how far it has come -------------------------------------------------------------------------------------
-
-    @property
-    def position(self) -> Position:
-        """Of the newest record appended, on disk or not."""
-        return Position(self._last_position)
-
-    @property
-    def written(self) -> Position:
-        return Position(self._written)
-
-    @property
-    def synced(self) -> Position:
-        return Position(self._synced)
 
     @property
     def readable(self) -> tuple[FileName, int | None] | None:
         """The newest file that readers may see and how many bytes of it (None: all); older files are seen whole."""
         return self._readable
-
-    @property
-    def readable_position(self) -> Position:
-        """Of the newest record that readers may see: one that is as safe as the policy promises."""
-        return Position(self._position_of(self.options.sync.level))
 
     @property
     def failure(self) -> LaminaError | None:
@@ -364,6 +343,23 @@ class Log:
         if again is not None and self._committer is not None:
             self._committer.come_again(self, again)
         return again
+
+    def try_round(self) -> bool:
+        """Write what gathered, here and now, unless somebody else is at the disk."""
+        if not self._commit.acquire(blocking=False):
+            return False
+        try:
+            again = self._round(may_sync=False)
+        finally:
+            self._commit.release()
+        if again is not None and self._committer is not None:
+            self._committer.come_again(self, again)
+        return True
+
+    def has_reached(self, position: Position, level: Level | None = None) -> bool:
+        """Whether ``wait`` would return at once. Raises: the error that kept the record out of the log."""
+        with self._state:
+            return self._has_reached(position, self._level(level))
 
     def rotate(self) -> str | None:
         """Seal the active file now. Returns its name, or None if nothing was in it."""

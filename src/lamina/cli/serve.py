@@ -1,0 +1,106 @@
+"""``lamina serve`` and ``lamina workq-server``: the same engine, with our own flags or with workq's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lamina.cli.render import out
+from lamina.errors import BadOption
+from lamina.log.options import LogOptions
+from lamina.log.sync import ALWAYS, OS, Sync, interval
+from lamina.log.sync import parse as parse_sync
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def _say(line: str) -> None:
+    """At once: whoever started the server waits for this line."""
+    click.echo(line)
+    out.file.flush()
+
+
+@click.command()
+@click.option("--data", metavar="DIR", required=True, type=click.Path(file_okay=False), help="The data folder.")
+@click.option("--workq", metavar="HOST:PORT", default="127.0.0.1:9922", show_default=True, help="Where jobs listen.")
+@click.option("--sync", default="interval", show_default=True, help="always, os, interval or interval:MS, for jobs.")
+@click.option("--segment-bytes", default=LogOptions().segment_bytes, show_default=True, help="When a new file starts.")
+@click.option("--clean-ms", default=300_000, show_default=True, help="How often old segments are cleaned.")
+@click.option("--max-connections", default=10_000, show_default=True, help="More are told so and closed.")
+@click.option("--insecure", is_flag=True, help="Listen beyond this machine without authentication.")
+def serve(
+    data: str, workq: str, sync: str, segment_bytes: int, clean_ms: int, max_connections: int, insecure: bool
+) -> None:
+    """Serve the jobs of a data folder until SIGTERM or Ctrl-C.
+
+    Every answer says that its change is as safe as --sync promises. A killed server loses nothing it answered.
+    """
+    from lamina.server.app import Address, Settings
+    from lamina.server.app import serve as run
+
+    address = Address.parse(workq)
+    if address.host not in _LOOPBACK and not insecure:
+        raise BadOption(
+            f"{address} is open to other machines and there is no authentication",
+            hint="listen on 127.0.0.1, or say --insecure if the network is yours",
+        )
+    options = LogOptions(sync=parse_sync(sync), segment_bytes=_segment(segment_bytes))
+    run(
+        Settings(address, str(Path(data) / "jobs"), options, _positive("--clean-ms", clean_ms), max_connections),
+        _say,
+    )
+
+
+@click.command("workq-server")
+@click.option("-listen", "--listen", default="127.0.0.1:9922", show_default=True, metavar="HOST:PORT")
+@click.option("-cmdlog-path", "--cmdlog-path", default="", metavar="DIR", help="Empty: jobs are not kept.")
+@click.option("-cmdlog-seg-size", "--cmdlog-seg-size", default=0, metavar="BYTES", help="0: 64 MiB.")
+@click.option("-cmdlog-sync", "--cmdlog-sync", default="interval", show_default=True, metavar="POLICY")
+@click.option(
+    "-cmdlog-sync-int",
+    "--cmdlog-sync-int",
+    "--cmdlog-sync-interval",
+    "-cmdlog-sync-interval",
+    default=1000,
+    show_default=True,
+    metavar="MS",
+)
+@click.option("-cmdlog-clean-int", "--cmdlog-clean-int", default=300_000, show_default=True, metavar="MS")
+def workq_server(
+    listen: str,
+    cmdlog_path: str,
+    cmdlog_seg_size: int,
+    cmdlog_sync: str,
+    cmdlog_sync_int: int,
+    cmdlog_clean_int: int,
+) -> None:
+    """Serve jobs with the flags and the folder layout of workq-server 0.2.0.
+
+    Flags take one dash or two. POLICY is interval, os or always.
+    """
+    from lamina.server.app import Address, Settings
+    from lamina.server.app import serve as run
+
+    segment = _segment(cmdlog_seg_size) if cmdlog_seg_size else LogOptions().segment_bytes
+    options = LogOptions(sync=_workq_sync(cmdlog_sync, cmdlog_sync_int), segment_bytes=segment)
+    clean_ms = _positive("-cmdlog-clean-int", cmdlog_clean_int)
+    run(Settings(Address.parse(listen), cmdlog_path or None, options, clean_ms), _say)
+
+
+def _workq_sync(policy: str, every_ms: int) -> Sync:
+    if policy == "interval":
+        return interval(_positive("-cmdlog-sync-int", every_ms))
+    if policy not in ("os", "always"):
+        raise BadOption(f"Invalid cmdlog-sync policy: {policy}", hint="write interval, os or always")
+    return OS if policy == "os" else ALWAYS
+
+
+def _positive(flag: str, number: int) -> int:
+    if number <= 0:
+        raise BadOption(f"{flag} of {number} cannot be", hint="give at least 1")
+    return number
+
+
+def _segment(size: int) -> int:
+    return _positive("a segment size", size)

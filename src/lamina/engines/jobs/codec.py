@@ -1,0 +1,214 @@
+"""What is in a record of the command log: payload bytes to values and back, byte for byte as workq writes them.
+
+    kind(1) id(16) ...                                     | fields
+    1 add, 2 schedule                                      | name ttr ttl priority max-attempts max-fails payload
+                                                           | time created
+    3 complete, 4 fail                                     | result
+    5 delete, 6 expire, 7 start-attempt, 8 timeout-attempt | none
+
+Numbers are unsigned LEB128, only the priority is zigzag; strings have their length before them; times are 15 bytes
+(docs/formats/jobs.md). What workq does not know is a *note*: a ``complete`` of an id that no job can have, whose result
+is ours to fill. workq ignores it as it ignores every result of an unknown job.
+"""
+
+from __future__ import annotations
+
+import struct
+
+ADD, SCHEDULE, COMPLETE, FAIL, DELETE, EXPIRE, START, TIMEOUT = range(1, 9)
+_KINDS = tuple(bytes([kind]) for kind in range(9))
+NAMES = ("", "add", "schedule", "complete", "fail", "delete", "expire", "start-attempt", "timeout-attempt")
+
+NOTE_PREFIX = COMPLETE.to_bytes(1, "big") + b"lamjob\0"  # version nibble 0: no job has such an id
+RETRY, TOUCH, RELEASE, REDRIVE, PAUSE, RESUME, TRAITS = range(1, 8)
+NOTE_NAMES = ("", "retry", "touch", "release", "redrive", "pause", "resume", "traits")
+_NOTE_HEAD = len(NOTE_PREFIX) + 1 + 8  # prefix, kind of note, zeros up to the size of an id
+
+_TIME = struct.Struct(">BqiH")  # version, seconds since the year 1, nanoseconds, zone in minutes
+_UTC = 0xFFFF  # -1, as Go writes it
+_YEAR_1 = 62135596800  # seconds from there to 1970
+_SECOND = 1_000_000_000
+ZERO_TIME = -_YEAR_1 * _SECOND
+"""What workq takes for "not scheduled"."""
+NO_TIME = _TIME.pack(1, 0, 0, _UTC)
+
+
+class BadRecord(ValueError):
+    """A payload that is no command of this log."""
+
+    def __init__(self, message: str, number: int = 0) -> None:
+        super().__init__(message)
+        self.number = number
+        """Which record of a batch it is."""
+
+
+# -- writing ------------------------------------------------------------------------------------------------------
+
+
+def encode_job(
+    id: bytes,
+    name: str,
+    ttr: int,
+    ttl: int,
+    priority: int,
+    max_attempts: int,
+    max_fails: int,
+    payload: bytes,
+    time: int | None,
+    created: int,
+) -> bytes:
+    """An ``add``, or a ``schedule`` if it has a time (nanoseconds since 1970, as ``created``)."""
+    raw = name.encode()
+    return b"".join(
+        (
+            b"\x01" if time is None else b"\x02",
+            id,
+            uvarint(len(raw)),
+            raw,
+            uvarint(ttr),
+            uvarint(ttl),
+            uvarint(priority << 1 if priority >= 0 else (-priority << 1) - 1),
+            uvarint(max_attempts),
+            uvarint(max_fails),
+            uvarint(len(payload)),
+            payload,
+            NO_TIME if time is None else encode_time(time),
+            encode_time(created),
+        )
+    )
+
+
+def encode_result(kind: int, id: bytes, result: bytes) -> bytes:
+    return b"".join((_KINDS[kind], id, uvarint(len(result)), result))
+
+
+def encode_plain(kind: int, id: bytes) -> bytes:
+    return _KINDS[kind] + id
+
+
+def encode_note(kind: int, id: bytes, number: int = 0, text: bytes = b"") -> bytes:
+    """A note about the job ``id`` (or about nothing, for the queue named ``text``), with a number and a text."""
+    body = id + uvarint(number) + text
+    return NOTE_PREFIX + kind.to_bytes(1, "big") + bytes(8) + uvarint(len(body)) + body
+
+
+def encode_time(ns: int) -> bytes:
+    return _TIME.pack(1, ns // _SECOND + _YEAR_1, ns % _SECOND, _UTC)
+
+
+def uvarint(number: int) -> bytes:
+    if number < 0x80:
+        return number.to_bytes(1, "big")
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+
+
+class Fields:
+    """Takes fields off a record one by one. Raises: BadRecord when it is cut short."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
+
+    def number(self) -> int:
+        data, at = self.data, self.at
+        number = shift = 0
+        while at < len(data) and shift < 64:
+            byte = data[at]
+            at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self.at = at
+                return number
+            shift += 7
+        raise BadRecord("a number is cut short")
+
+    def text(self, size: int) -> bytes:
+        end = self.at + size
+        if end > len(self.data):
+            raise BadRecord("a field is cut short")
+        text = self.data[self.at : end]
+        self.at = end
+        return text
+
+
+def is_note(payload: bytes) -> bool:
+    return payload.startswith(NOTE_PREFIX)
+
+
+def decode_job(payload: bytes) -> tuple[bytes, str, int, int, int, int, int, bytes, int | None, int]:
+    """The values that ``encode_job`` takes. Raises: BadRecord."""
+    fields = Fields(payload, 17)
+    name = fields.text(fields.number()).decode("latin-1")
+    ttr = fields.number()
+    ttl = fields.number()
+    zigzag = fields.number()
+    max_attempts = fields.number()
+    max_fails = fields.number()
+    body = fields.text(fields.number())
+    end = fields.at
+    if end + 30 != len(payload):
+        raise BadRecord("the fields of a job do not fill its record")
+    return (
+        payload[1:17],
+        name,
+        ttr,
+        ttl,
+        (zigzag >> 1) ^ -(zigzag & 1),
+        max_attempts,
+        max_fails,
+        body,
+        None if payload[0] == ADD else read_time(payload, end),
+        read_time(payload, end + 15),
+    )
+
+
+def decode_result(payload: bytes) -> bytes:
+    """The result in a ``complete`` or ``fail``. Raises: BadRecord."""
+    fields = Fields(payload, 17)
+    result = fields.text(fields.number())
+    if fields.at != len(payload):
+        raise BadRecord("a result does not fill its record")
+    return result
+
+
+def decode_note(payload: bytes) -> tuple[int, bytes, int, bytes]:
+    """Kind, id, number and text of a note. Raises: BadRecord."""
+    body = decode_result(payload)
+    if len(body) < 17:
+        raise BadRecord("a note is too short")
+    fields = Fields(body, 16)
+    number = fields.number()
+    return payload[len(NOTE_PREFIX)], body[:16], number, body[fields.at :]
+
+
+def read_time(data: bytes, at: int) -> int:
+    """Nanoseconds since 1970. The zone is ignored: workq reads any and means UTC."""
+    if data[at] != 1:
+        raise BadRecord(f"a time of version {data[at]}")
+    seconds = _big_endian(data, at + 1, 8)
+    return (seconds - _YEAR_1) * _SECOND + _big_endian(data, at + 9, 4)
+
+
+def _big_endian(data: bytes, at: int, size: int) -> int:
+    number = 0
+    for place in range(at, at + size):
+        number = number << 8 | data[place]
+    return number
+
+
+def clamped(ns: int) -> int:
+    """As near as a signed 64-bit number comes."""
+    return max(min(ns, (1 << 63) - 1), -(1 << 63) + 1)
+
+
+def wrapped(ns: int) -> int:
+    """As a signed 64-bit number, the way workq compares times: the year 9999 comes before 1970."""
+    return ((ns + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)

@@ -1,0 +1,500 @@
+"""Jobs on a log: commands are checked against the state, logged, and applied in the order of the log.
+
+A command returns the position of its record. It must not be answered before the log says that this position has the
+level its policy promises (``JobEngine.settle`` or ``settled``).
+
+When the disk refuses a record, the state has already taken it: it is then built again from the log, and until a record
+gets through each is written before it is applied.
+
+Threads: every method is safe from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from lamina.clock import Clock, SteadyClock, SystemClock
+from lamina.engines.jobs import checkpoint, codec
+from lamina.engines.jobs.core import (
+    AT_FAILED,
+    AT_LEASED,
+    AT_READY,
+    FAILED,
+    MS,
+    NEVER,
+    Job,
+    Queue,
+    State,
+    backed_off,
+)
+from lamina.engines.jobs.volatile import VolatileLog
+from lamina.engines.jobs.waiting import LeaseWaiter, Results, ResultWaiter, Workers, best_of
+from lamina.errors import (
+    BadJob,
+    DuplicateJob,
+    DuplicateResult,
+    JobNotFound,
+    LaminaError,
+    LogClosed,
+    LogFailed,
+    NotLeased,
+)
+from lamina.log.commit import Committer
+from lamina.log.files import Files
+from lamina.log.files.real import RealFiles
+from lamina.log.formats import JOBS
+from lamina.log.naming import NUMBERED
+from lamina.log.options import LogOptions
+from lamina.log.positions import Position
+from lamina.log.sync import Level, interval
+from lamina.log.writer import Log
+
+_MOST_PENDING = 1000  # records that are given to the log at once
+_MOST_PER_TICK = 1000  # what falls due at once is done in pieces, so that nobody waits long for the lock
+
+DEFAULT_OPTIONS = LogOptions(sync=interval(1000))
+
+
+class JobEngine:
+    """All jobs of one folder. Open it with ``JobEngine.open``."""
+
+    def __init__(self, log: Log | VolatileLog, clock: Clock, folder: str | None, files: Files) -> None:
+        """Use ``JobEngine.open``."""
+        self.log = log
+        self.folder = folder
+        self.files = files
+        self.clock = clock
+        self.state = State()
+        self.evicted = 0
+        """Jobs that expired before they were processed, since the engine was opened."""
+        self.workers = Workers()
+        self.results = Results()
+        self.on_due: Callable[[], None] | None = None
+        """Called when something falls due earlier than before: whoever calls ``tick`` has to come earlier."""
+        self.lock = threading.RLock()
+        self._is_careful = False
+        self._pending: list[bytes] = []
+        """Records that the state has taken and the log not yet, from ``_first`` on."""
+        self._first = 0
+        self._known_due = NEVER
+        self.checkpointed = 0
+        """Up to where the log is covered by the checkpoint on disk."""
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | None,
+        *,
+        options: LogOptions | None = None,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        committer: Committer | None = None,
+        threaded: bool = True,
+    ) -> JobEngine:
+        """Open the jobs of a folder, a real workq's too, or jobs that are kept nowhere (``folder=None``).
+
+        Raises: what ``Log.open`` does; Corruption for a record that is no job command.
+        """
+        steady, disk = SteadyClock(clock or SystemClock()), files or RealFiles()
+        if folder is None:
+            return cls(VolatileLog(), steady, None, disk)
+        log = Log.open(
+            folder,
+            options=options or DEFAULT_OPTIONS,
+            family=NUMBERED,
+            format=JOBS,
+            files=disk,
+            clock=steady,
+            committer=committer,
+            threaded=threaded,
+        )
+        engine = cls(log, steady, folder, disk)
+        try:
+            engine._load()
+        except BaseException:
+            log.close()
+            raise
+        engine._forget_expired()
+        return engine
+
+    def _load(self) -> None:
+        assert isinstance(self.log, Log) and self.folder is not None
+        self.state, self.checkpointed = checkpoint.load(self.files, self.folder, self.log.reader)
+
+    def _forget_expired(self) -> None:
+        """What expired while nobody was here; as in workq it counts nowhere, and leaves no empty queue."""
+        now = self.clock.now_ns()
+        touched = {job.queue.name for job in self.state.agenda.heap if job.expires <= now}
+        while self.state.next_due() <= self.clock.now_ns():
+            self.tick()
+        self.evicted = 0
+        for name in touched:
+            queue = self.state.queues[name]
+            if not any(queue.lists) and not queue.is_paused:
+                del self.state.queues[name]
+
+    def close(self) -> None:
+        try:
+            self.push()
+        finally:
+            self.log.close()
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        id: bytes,
+        name: str,
+        ttr: int,
+        ttl: int,
+        payload: bytes,
+        priority: int = 0,
+        max_attempts: int = 0,
+        max_fails: int = 0,
+        time: int | None = None,
+        unique: str = "",
+        backoff: int = 0,
+    ) -> int:
+        """A new job, for now or for a ``time``. Raises: DuplicateJob, BadJob (its life is over before it starts)."""
+        with self.lock:
+            now = self._now()
+            if time is not None:
+                if time <= codec.ZERO_TIME:
+                    time = None  # as workq: the zero time is no time
+                elif time + ttl * MS <= now:
+                    raise BadJob("Invalid Time", hint="time + ttl is past")
+            state = self.state
+            if id in state.jobs:
+                raise DuplicateJob("Duplicate job")
+            queue = state.queue(name)
+            if unique and unique in queue.uniques:
+                raise DuplicateJob("Duplicate job", hint=f"a job of {name} with the key {unique} is not done yet")
+            record = codec.encode_job(id, name, ttr, ttl, priority, max_attempts, max_fails, payload, time, now)
+            if unique or backoff:
+                traits = codec.encode_note(codec.TRAITS, id, backoff, unique.encode())
+            position = self._append(record)
+            job = state.add(position, id, name, ttr, ttl, priority, max_attempts, max_fails, payload, time, now)
+            if unique or backoff:
+                position = self._append(traits)
+                state.set_traits(position, job, backoff, unique)
+            if job.at == AT_READY:
+                self._serve(queue)
+            self._look_at_due()
+            return position
+
+    def run(self, id: bytes, name: str, ttr: int, payload: bytes, priority: int = 0) -> Job:
+        """A job in the foreground: kept in memory only, until its caller ``forget``s it. Raises: DuplicateJob."""
+        with self.lock:
+            now = self._now()
+            if id in self.state.jobs:
+                raise DuplicateJob("Duplicate job")
+            job = self.state.add(now, id, name, ttr, 0, priority, 0, 0, payload, None, now)
+            self._serve(job.queue)
+            return job
+
+    def forget(self, job: Job) -> None:
+        """A foreground job has done its service."""
+        with self.lock:
+            if self.state.jobs.get(job.id) is job:
+                self.state.remove(job)
+
+    def lease(self, names: Sequence[str], most: int = 1) -> tuple[list[Job], int]:
+        """Up to ``most`` jobs that are ready in any of the queues, best first, and the position to wait for."""
+        with self.lock:
+            now = self._now()
+            state = self.state
+            if most == 1 and len(names) == 1:  # what nearly everybody asks for
+                queue = state.queue(names[0])
+                if not queue.ready.size or queue.is_paused:
+                    return [], 0
+                job = queue.ready.first()
+                position = self._start(job, now)
+                self._look_at_due()
+                return [job], position
+            queues = [state.queue(name) for name in dict.fromkeys(names)]
+            jobs: list[Job] = []
+            position = 0
+            while len(jobs) < most and (best := best_of(queues)) is not None:
+                position = self._start(best, now) or position
+                jobs.append(best)
+            if jobs:
+                self._look_at_due()
+            return jobs, position
+
+    def expect_job(self, waiter: LeaseWaiter) -> None:
+        """Hand the next job of those names to ``waiter``; ``workers.remove`` takes it off again."""
+        with self.lock:
+            for name in waiter.names:
+                self.state.queue(name)
+            self.workers.add(waiter)
+            for name in waiter.names:
+                self._serve(self.state.queue(name))
+
+    def leave(self, waiter: LeaseWaiter) -> bool:
+        """The waiter wants no job any more. False if it has been handed one."""
+        with self.lock:
+            return self.workers.remove(waiter)
+
+    def complete(self, id: bytes, result: bytes) -> int:
+        """Raises: JobNotFound, DuplicateResult."""
+        with self.lock:
+            self._now()
+            job = self._unprocessed(id)
+            position = self._log(job, codec.encode_result(codec.COMPLETE, id, result))
+            self.state.complete(position, job, result)
+            self.results.tell(job)
+            return position
+
+    def fail(self, id: bytes, result: bytes, *, for_good: bool = False) -> int:
+        """The job goes back to its queue if it may fail again, else it is failed (``for_good``: buried at once)."""
+        with self.lock:
+            self._now()
+            job = self._unprocessed(id)
+            if job.max_fails > job.fails + 1 and not for_good:
+                delay = backed_off(job, job.fails + 1)
+                position = self._log(job, codec.encode_note(codec.RETRY, id, delay, result))
+                self.state.retry(position, job, delay, result)
+                self._after_return(job)
+            else:
+                position = self._log(job, codec.encode_result(codec.FAIL, id, result))
+                self.state.fail(position, job, result)
+                self.results.tell(job)
+            return position
+
+    def delete(self, id: bytes) -> int:
+        with self.lock:
+            self._now()
+            job = self._known(id)
+            position = self._log(job, codec.encode_plain(codec.DELETE, id))
+            self.state.remove(job)
+            return position
+
+    def touch(self, id: bytes, ttr: int) -> int:
+        """The lease lasts ``ttr`` milliseconds from now. Raises: JobNotFound, NotLeased."""
+        with self.lock:
+            self._now()
+            job = self._leased(id)
+            position = self._log(job, codec.encode_note(codec.TOUCH, id, ttr))
+            self.state.touch(position, job, ttr)
+            self._look_at_due()
+            return position
+
+    def release(self, id: bytes, delay: int = 0) -> int:
+        """Give a leased job back, to be had again after ``delay`` milliseconds; the attempt does not count."""
+        with self.lock:
+            self._now()
+            job = self._leased(id)
+            position = self._log(job, codec.encode_note(codec.RELEASE, id, delay))
+            self.state.release(position, job, delay)
+            self._after_return(job)
+            return position
+
+    def redrive(self, id: bytes) -> int:
+        """A failed job starts again. Raises: JobNotFound, DuplicateJob (its unique key is taken), BadJob."""
+        with self.lock:
+            self._now()
+            job = self._known(id)
+            if job.state != FAILED:
+                raise BadJob("Not failed", hint="only a failed job can be driven again")
+            if job.unique and job.unique in job.queue.uniques:
+                raise DuplicateJob("Duplicate job", hint=f"a job with the key {job.unique} is not done yet")
+            position = self._log(job, codec.encode_note(codec.REDRIVE, id))
+            self.state.redrive(position, job)
+            self._after_return(job)
+            return position
+
+    def redrive_queue(self, name: str, limit: int) -> tuple[int, int]:
+        """Drive up to ``limit`` failed jobs of a queue again, best first. Returns how many, and the position."""
+        with self.lock:
+            queue = self.state.queues.get(name)
+            if queue is None:
+                raise JobNotFound("no such queue")
+            done = position = 0
+            for job in queue.lists[AT_FAILED].some(0, limit):
+                if not (job.unique and job.unique in queue.uniques):
+                    position = self.redrive(job.id)
+                    done += 1
+            return done, position
+
+    def pause(self, name: str, *, pauses: bool = True) -> int:
+        """Hand out no job of this queue until it is resumed."""
+        with self.lock:
+            queue = self.state.queue(name)
+            kind = codec.PAUSE if pauses else codec.RESUME
+            position = self._append(codec.encode_note(kind, bytes(16), 0, name.encode()))
+            queue.is_paused = pauses
+            self._serve(queue)
+            return position
+
+    def job(self, id: bytes) -> Job:
+        """Raises: JobNotFound."""
+        with self.lock:
+            self._now()
+            return self._known(id)
+
+    def expect_result(self, id: bytes, waiter: ResultWaiter) -> Job:
+        """The job; if it is not processed yet, ``waiter`` is told when it is. Raises: JobNotFound."""
+        with self.lock:
+            self._now()
+            job = self._known(id)
+            if not job.is_processed:
+                self.results.add(id, waiter)
+            return job
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def tick(self) -> float | None:
+        """Do what has fallen due. Returns the seconds until more does, None if nothing will."""
+        with self.lock:
+            self._do_due(self.clock.now_ns(), _MOST_PER_TICK)
+            self.push()
+            self._known_due = due = self.state.next_due()
+            return None if due == NEVER else max(due - self.clock.now_ns(), 0) / 1e9
+
+    def _now(self) -> int:
+        now = self.clock.now_ns()
+        if self.state.next_due() <= now:
+            self._do_due(now, _MOST_PER_TICK)
+        return now
+
+    def _do_due(self, now: int, most: int) -> None:
+        state = self.state
+        while most and state.next_due() <= now:
+            most -= 1
+            job = state.agenda.first()
+            assert job is not None
+            if job.expires <= now:
+                self._log(job, codec.encode_plain(codec.EXPIRE, job.id))
+                self.evicted += not job.is_processed
+                state.remove(job)
+            elif job.at == AT_LEASED:
+                position = self._log(job, codec.encode_plain(codec.TIMEOUT, job.id))
+                state.timeout(position, job)
+                if job.is_processed:
+                    self.results.tell(job)
+                else:
+                    self._after_return(job)
+            else:
+                state.wake(job)
+                self._serve(job.queue)
+
+    def _look_at_due(self) -> None:
+        due = self.state.next_due()
+        if due < self._known_due:
+            self._known_due = due
+            if self.on_due is not None:
+                self.on_due()
+
+    # -- handing out ---------------------------------------------------------------------------------------------
+
+    def _serve(self, queue: Queue) -> None:
+        """Hand ready jobs to waiting workers."""
+        workers = self.workers
+        while queue.ready.size and not queue.is_paused and (waiter := workers.first(queue.name)) is not None:
+            workers.remove(waiter)
+            jobs, position = self.lease(waiter.names, waiter.most)
+            waiter.deliver(jobs, position)
+
+    def _start(self, job: Job, now: int) -> int:
+        position = self._log(job, codec.encode_plain(codec.START, job.id), now)
+        self.state.start(position, job)
+        return 0 if job.is_foreground else position
+
+    def _after_return(self, job: Job) -> None:
+        """A job waits again."""
+        if job.at == AT_READY:
+            self._serve(job.queue)
+        self._look_at_due()
+
+    def _known(self, id: bytes) -> Job:
+        job = self.state.jobs.get(id)
+        if job is None:
+            raise JobNotFound("no job has this id")
+        return job
+
+    def _unprocessed(self, id: bytes) -> Job:
+        job = self._known(id)
+        if job.is_processed:
+            raise DuplicateResult("Duplicate result")
+        return job
+
+    def _leased(self, id: bytes) -> Job:
+        job = self._known(id)
+        if job.at != AT_LEASED:
+            raise NotLeased("Not leased")
+        return job
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def _log(self, job: Job, record: bytes, now: int = 0) -> int:
+        """Log a change of a job; those in the foreground live without a log."""
+        if job.is_foreground:
+            return now or self.clock.now_ns()
+        return self._append(record)
+
+    def _append(self, record: bytes) -> int:
+        """Put a record behind the others; the log is given many at once. Returns its position."""
+        pending = self._pending
+        if not pending:
+            self._first = max(self.clock.now_ns(), self.log.next_position)
+        pending.append(record)
+        position = self._first + len(pending) - 1
+        if self._is_careful:
+            self.push()
+            if isinstance(self.log, Log):
+                self.log.wait(Position(position), Level.WRITTEN)
+            self._is_careful = False
+        elif len(pending) >= _MOST_PENDING:
+            self.push()
+        return position
+
+    def push(self) -> None:
+        """Give the log what is pending. Raises: LogFailed, LogClosed."""
+        with self.lock:
+            if self._pending:
+                pending, self._pending = self._pending, []
+                self.log.append_at(Position(self._first), pending)
+
+    def settle(self, position: int) -> None:
+        """Wait until what was done up to ``position`` is as safe as the policy promises.
+
+        Raises: the disk's error; then it was not done.
+        """
+        self.push()
+        if position and isinstance(self.log, Log):
+            try:
+                self.log.wait(Position(position))
+            except LaminaError as error:
+                self.undo_refused(error)
+                raise
+
+    async def settled(self, position: int) -> None:
+        """``settle`` for coroutines."""
+        self.push()
+        if position and isinstance(self.log, Log):
+            try:
+                await self.log.reached(Position(position))
+            except LaminaError as error:
+                self.undo_refused(error)
+                raise
+
+    def undo_refused(self, error: LaminaError) -> None:
+        """Records were refused that the state already has: build it again from what the log has."""
+        if isinstance(error, LogClosed) or not isinstance(self.log, Log):
+            return
+        with self.lock:
+            if self._is_careful:
+                return
+            # Nothing may be under way while the log is read: what was appended is in it, or refused.
+            self.push()
+            self.log.run_round()
+            self._is_careful = not isinstance(error, LogFailed)
+            foreground = [job for job in self.state.jobs.values() if job.is_foreground]
+            paused = self.state.queues
+            self._load()
+            for job in foreground:
+                job.queue, job.slot = self.state.queue(job.queue.name), -1
+                self.state.restore(job)
+            for name in paused:
+                self.state.queue(name)

@@ -1,0 +1,99 @@
+"""What keeps the folder small and the start short, in a thread of its own: checkpoints and cleaning.
+
+A checkpoint is worth its cost when the log behind the last one has grown to four times what a new one would hold (and
+to
+something worth mentioning at all). So writing them costs less than the log itself, and a start never replays more than
+that.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from lamina.engines.jobs import checkpoint
+from lamina.engines.jobs.cleaner import Cleaner
+from lamina.engines.jobs.engine import JobEngine
+from lamina.errors import LaminaError
+from lamina.log.sync import Level
+from lamina.log.writer import Log
+
+_EVERY_S = 0.5
+_FEWEST = 50_000  # records
+
+logger = logging.getLogger("lamina.jobs")
+
+
+class Upkeep:
+    """Looks after one engine until it is stopped."""
+
+    def __init__(self, engine: JobEngine, *, clean_ms: int = 300_000) -> None:
+        self._engine = engine
+        self._clean_s = clean_ms / 1000
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._covered = 0
+        self.cleaner = Cleaner(engine, self.checkpoint)
+
+    def start(self) -> None:
+        if isinstance(self._engine.log, Log):
+            self._thread = threading.Thread(target=self._run, name="lamina-jobs-upkeep", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Return when the work at hand is done."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        clock = self._engine.clock
+        clean_at = clock.monotonic() + self._clean_s
+        while not self._stop.wait(min(_EVERY_S, self._clean_s)):
+            try:
+                if self.checkpoint_is_due():
+                    self.checkpoint()
+                if clock.monotonic() >= clean_at:
+                    clean_at = clock.monotonic() + self._clean_s
+                    self.cleaner.cycle(self._stop.is_set)
+            except LaminaError as error:
+                logger.warning("upkeep of %s: %s", self._engine.folder, error)
+
+    def checkpoint_is_due(self) -> bool:
+        log = self._engine.log
+        if not isinstance(log, Log):
+            return False
+        since = log.stats.records - self._covered
+        return since > max(_FEWEST, 4 * len(self._engine.state.jobs))
+
+    def checkpoint(self) -> None:
+        """Write one now. Raises: DiskFull, DiskError, LogFailed."""
+        engine, log = self._engine, self._engine.log
+        assert isinstance(log, Log) and engine.folder is not None
+        with engine.lock:
+            engine.push()
+            position, records = log.position, log.stats.records
+            if position <= engine.checkpointed:
+                return
+            state = engine.state
+
+        def sync_log() -> None:
+            engine.push()
+            log.wait(log.position, Level.SYNCED)
+            if engine.state is not state:
+                raise LaminaError("the checkpoint was given up: records were refused meanwhile")
+
+        checkpoint.save(engine.files, engine.folder, state, position, engine.lock, sync_log)
+        engine.checkpointed, self._covered = position, records
+
+    def checkpoint_at_stop(self) -> None:
+        """Leave the next start little to replay; not worth an error."""
+        log = self._engine.log
+        if not isinstance(log, Log) or log.failure is not None:
+            return
+        if log.stats.records - self._covered > _FEWEST // 10:
+            try:
+                self.checkpoint()
+            except LaminaError as error:
+                logger.warning("no checkpoint of %s: %s", self._engine.folder, error)

@@ -1,0 +1,47 @@
+"""How far a log has come: positions, which are the times of records."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+from lamina.log.index import Index
+from lamina.log.options import LogOptions
+from lamina.log.sync import Level
+
+Position = NewType("Position", int)
+"""Where a record is in its log: its time, in nanoseconds since 1970."""
+
+
+class Positions:
+    """What a log has appended, written and synced. Numbers only: reading one needs no lock."""
+
+    def __init__(self, options: LogOptions, newest: Index) -> None:
+        self.options = options
+        self._last_stamp = newest.last
+        self._last_position = self._written = self._synced = newest.last_data
+
+    @property
+    def position(self) -> Position:
+        """Of the newest record appended, on disk or not."""
+        return Position(self._last_position)
+
+    @property
+    def next_position(self) -> Position:
+        """The first that ``append_at`` may be given."""
+        return Position(self._last_stamp + 2)
+
+    @property
+    def written(self) -> Position:
+        return Position(self._written)
+
+    @property
+    def synced(self) -> Position:
+        return Position(self._synced)
+
+    @property
+    def readable_position(self) -> Position:
+        """Of the newest record that readers may see: one that is as safe as the policy promises."""
+        return Position(self._position_of(self.options.sync.level))
+
+    def _position_of(self, level: Level) -> int:
+        return self._synced if level is Level.SYNCED else self._written

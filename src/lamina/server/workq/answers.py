@@ -1,0 +1,135 @@
+"""Answers go out when what they say is as safe as the policy promises, those of many connections after one write.
+
+In each turn of the loop connections report that they have something to say; behind the turn one round writes the
+records of all. Under ``always``, or when the commit thread is at the disk, that thread does it and the loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from lamina.engines.jobs.engine import JobEngine
+from lamina.errors import LaminaError, LogFailed
+from lamina.log.positions import Position
+from lamina.log.sync import Level
+from lamina.log.writer import Log
+from lamina.server.workq import replies
+
+if TYPE_CHECKING:
+    from lamina.server.workq.door import Connection
+
+_Held = tuple["Connection", list[bytes], list[int]]
+
+
+class Answers:
+    """Of all connections of a door."""
+
+    def __init__(self, engine: JobEngine, loop: asyncio.AbstractEventLoop) -> None:
+        self._engine = engine
+        self._loop = loop
+        self._log = engine.log if isinstance(engine.log, Log) else None
+        self._waits_for_sync = self._log is not None and self._log.options.sync.level is Level.SYNCED
+        self._speaking: dict[Connection, None] = {}
+        self._is_scheduled = False
+        self._held: deque[tuple[int, list[_Held]]] = deque()
+        """Turns whose records the commit thread has to write, oldest first."""
+        self._release: asyncio.Task[None] | None = None
+
+    def flush_soon(self, connection: Connection | None = None) -> None:
+        """Behind this turn of the loop, write and answer."""
+        if connection is not None:
+            self._speaking[connection] = None
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        speaking, self._speaking = self._speaking, {}
+        log = self._log
+        if not self._push():
+            for connection in speaking:
+                self._send_checked(connection, *connection.taken())
+            return
+        if log is not None and log.position > (log.synced if self._waits_for_sync else log.written):
+            if self._waits_for_sync or self._held or not log.try_round():
+                self._hold(log.position, speaking)
+                return
+            if log.position > log.written:  # refused, or somebody appended meanwhile
+                self._hold(log.position, speaking)
+                return
+        elif self._held:
+            self._hold(0, speaking)
+            return
+        for connection in speaking:
+            self._send(connection, connection.taken()[0])
+
+    def _push(self) -> bool:
+        """False if the log has failed: then nothing of this turn is in it."""
+        try:
+            self._engine.push()
+        except LaminaError as error:
+            self._engine.undo_refused(error)
+            return False
+        return True
+
+    def _send(self, connection: Connection, out: list[bytes]) -> None:
+        transport = connection.transport
+        if transport is None:
+            return
+        if out:
+            transport.write(b"".join(out) if len(out) > 1 else out[0])
+        if connection.is_done() and not connection.out:
+            transport.close()
+
+    # -- by the commit thread ------------------------------------------------------------------------------------
+
+    def _hold(self, position: int, speaking: dict[Connection, None]) -> None:
+        turn: list[_Held] = []
+        for connection in speaking:
+            turn.append((connection, *connection.taken()))
+        self._held.append((position, turn))
+        if self._release is None:
+            self._release = self._loop.create_task(self._release_held())
+
+    async def _release_held(self) -> None:
+        """Send what is held, in order, as the log comes along."""
+        try:
+            while self._held:
+                position = max(turn[0] for turn in self._held)
+                problem: LaminaError | None = None
+                try:
+                    await self._engine.settled(position)
+                except LaminaError as error:
+                    problem = error
+                while self._held and self._held[0][0] <= position:
+                    for connection, out, positions in self._held.popleft()[1]:
+                        if problem is None:
+                            self._send(connection, out)
+                        else:
+                            self._send_checked(connection, out, positions)
+        finally:
+            self._release = None
+
+    def _send_checked(self, connection: Connection, out: list[bytes], positions: list[int]) -> None:
+        self._send(connection, [self._checked(*answer) for answer in zip(out, positions, strict=True)])
+
+    def _checked(self, reply: bytes, position: int) -> bytes:
+        """The reply if its record is in the log, else why it is not."""
+        log = self._log
+        if not position or log is None:
+            return reply
+        try:
+            if position <= log.position and log.has_reached(Position(position)):
+                return reply
+        except LaminaError as error:
+            return replies.error(error)
+        return replies.error(log.failure or LogFailed("not written"))
+
+    async def all_settled(self) -> None:
+        """Everything that was said so far has gone out."""
+        self._flush()
+        while self._release is not None:
+            await asyncio.wait([self._release])

@@ -1,0 +1,349 @@
+"""The workq door: connections, and answers that go out when what they say is on disk.
+
+All on one event loop. Every whole command that arrived is run at once; the records of all connections that had
+something to say in one turn of the loop are written together, and then each gets its answers in one write. A command
+that waits (``lease``, ``run``, ``result``) holds up those behind it on its own connection only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+from lamina.engines.jobs.core import AT_LEASED, AT_READY, AT_SCHEDULED, PLACES, Job
+from lamina.engines.jobs.engine import JobEngine
+from lamina.engines.jobs.waiting import LeaseWaiter
+from lamina.errors import JobNotFound, LaminaError
+from lamina.server.workq import commands as c
+from lamina.server.workq import replies
+from lamina.server.workq.answers import Answers
+from lamina.server.workq.parse import Parser
+
+_MOST_WAITING = 10_000  # commands behind one that waits; a client that sends more is not read until it goes on
+
+
+class WorkqDoor:
+    """What the connections share. Make one per engine, on its loop."""
+
+    def __init__(self, engine: JobEngine, *, max_connections: int = 10_000) -> None:
+        self.engine = engine
+        self.loop = asyncio.get_running_loop()
+        self.answers = Answers(engine, self.loop)
+        self.connections: set[Connection] = set()
+        self.max_connections = max_connections
+        self.started_ns = engine.clock.now_ns()
+        self._timer: asyncio.TimerHandle | None = None
+        engine.on_due = self._come_at_due
+        self._come_at_due()
+
+    def __call__(self) -> Connection:
+        """A protocol for a new connection."""
+        return Connection(self)
+
+    def _come_at_due(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_soon(self._tick)  # type: ignore[assignment]
+
+    def _tick(self) -> None:
+        self._timer = None
+        wait = self.engine.tick()
+        self.answers.flush_soon()
+        if wait is not None:
+            # asyncio's clocks do not like far ends; waking once an hour costs nothing.
+            self._timer = self.loop.call_later(min(wait, 3600), self._tick)
+
+    async def close(self) -> None:
+        """Let every answer that is due go out, then hang up."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.engine.on_due = None
+        await self.answers.all_settled()
+        for connection in list(self.connections):
+            connection.hang_up()
+
+
+class Connection(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, door: WorkqDoor) -> None:
+        self.door = door
+        self.engine = door.engine
+        self.answers = door.answers
+        self.parser = Parser()
+        self.backlog: deque[c.Command] = deque()
+        self.cancel: Callable[[], None] | None = None
+        """Gives up the command that waits; None if none does."""
+        self.is_closing = False
+        self.is_clogged = False
+        self.is_paused = False
+        self.transport: asyncio.Transport | None = None
+        # Answers that were not handed over to the transport yet, and what has to be on disk before each is.
+        self.out: list[bytes] = []
+        self.positions: list[int] = []
+
+    # -- the socket ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport = cast(asyncio.Transport, transport)
+        if len(self.door.connections) >= self.door.max_connections:
+            transport.write(replies.TOO_MANY)
+            transport.close()
+            return
+        self.door.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        found = self.parser.feed(data)
+        if found:
+            self.backlog.extend(found)
+        self.is_closing |= self.parser.is_closed
+        self.work()
+
+    def eof_received(self) -> bool:
+        self.backlog.extend(self.parser.end())
+        self.is_closing = True
+        self.work()
+        return True  # answers still go out
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self.door.connections.discard(self)
+        self.transport = None
+        self.backlog.clear()
+        self.give_up()
+
+    def pause_writing(self) -> None:
+        """The client does not read its answers: run none of its commands until it does."""
+        self.is_clogged = True
+        self._read_or_not()
+
+    def resume_writing(self) -> None:
+        self.is_clogged = False
+        self.work()
+
+    def hang_up(self) -> None:
+        self.give_up()
+        if self.transport is not None:
+            self.transport.close()
+
+    def give_up(self) -> None:
+        if self.cancel is not None:
+            cancel, self.cancel = self.cancel, None
+            cancel()
+
+    def _read_or_not(self) -> None:
+        wants_pause = self.is_clogged or len(self.backlog) > _MOST_WAITING
+        if self.transport is not None and wants_pause != self.is_paused and not self.transport.is_closing():
+            self.is_paused = wants_pause
+            self.transport.pause_reading() if wants_pause else self.transport.resume_reading()
+
+    # -- commands ------------------------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """Run what can be run."""
+        backlog = self.backlog
+        while backlog and self.cancel is None and not self.is_clogged:
+            command = backlog.popleft()
+            try:
+                _HANDLERS[type(command)](self, command)
+            except LaminaError as problem:
+                self.say(replies.error(problem))
+        if self.out or (self.is_closing and not backlog and self.cancel is None):
+            self.answers.flush_soon(self)
+        if len(backlog) > _MOST_WAITING or self.is_paused:
+            self._read_or_not()
+
+    def say(self, reply: bytes, position: int = 0) -> None:
+        """Answer, once the log has come to ``position``."""
+        self.out.append(reply)
+        self.positions.append(position)
+
+    def taken(self) -> tuple[list[bytes], list[int]]:
+        """What there is to say, taken over by the caller."""
+        said = self.out, self.positions
+        self.out, self.positions = [], []
+        return said
+
+    def is_done(self) -> bool:
+        return self.is_closing and not self.backlog and self.cancel is None
+
+    def _add(self, command: c.Add) -> None:
+        self.say(replies.OK, self.engine.add(*command))
+
+    def _complete(self, command: c.Complete) -> None:
+        self.say(replies.OK, self.engine.complete(command.id, command.result))
+
+    def _fail(self, command: c.Fail) -> None:
+        self.say(replies.OK, self.engine.fail(command.id, command.result))
+
+    def _bury(self, command: c.Bury) -> None:
+        self.say(replies.OK, self.engine.fail(command.id, command.result, for_good=True))
+
+    def _delete(self, command: c.Delete) -> None:
+        self.say(replies.OK, self.engine.delete(command.id))
+
+    def _touch(self, command: c.Touch) -> None:
+        self.say(replies.OK, self.engine.touch(command.id, command.ttr))
+
+    def _release(self, command: c.Release) -> None:
+        self.say(replies.OK, self.engine.release(command.id, command.delay))
+
+    def _pause(self, command: c.Pause) -> None:
+        self.say(replies.OK, self.engine.pause(command.name))
+
+    def _resume(self, command: c.Resume) -> None:
+        self.say(replies.OK, self.engine.pause(command.name, pauses=False))
+
+    def _redrive(self, command: c.Redrive) -> None:
+        if command.id is not None:
+            self.say(replies.OK, self.engine.redrive(command.id))
+            return
+        assert command.name is not None
+        done, position = self.engine.redrive_queue(command.name, command.limit)
+        self.say(b"+OK %d\r\n" % done, position)
+
+    def _refuse(self, command: c.Refusal) -> None:
+        self.say(replies.client_error(command.text))
+
+    # -- commands that may wait ----------------------------------------------------------------------------------
+
+    def _lease(self, command: c.Lease) -> None:
+        jobs, position = self.engine.lease(command.names, command.most)
+        if jobs:
+            self.say(replies.leased(jobs), position)
+            return
+        if not command.wait:
+            self.say(replies.TIMEOUT)
+            return
+
+        def deliver(jobs: list[Job], position: int) -> None:
+            self._go_on(timer, replies.leased(jobs), position)
+
+        def time_is_up() -> None:
+            if self.engine.leave(waiter):
+                self._go_on(timer, replies.TIMEOUT)
+
+        def cancel() -> None:
+            timer.cancel()
+            self.engine.leave(waiter)
+
+        waiter = LeaseWaiter(command.names, command.most, deliver)
+        timer = self.door.loop.call_later(command.wait / 1000, time_is_up)
+        self.cancel = cancel
+        self.engine.expect_job(waiter)
+
+    def _result(self, command: c.Result) -> None:
+        def deliver(job: Job, position: int) -> None:
+            self._go_on(timer, replies.result(job), position)
+
+        def time_is_up() -> None:
+            if self.engine.results.remove(command.id, deliver):
+                self._go_on(timer, replies.TIMEOUT)
+
+        def cancel() -> None:
+            timer.cancel()
+            self.engine.results.remove(command.id, deliver)
+
+        job = self.engine.expect_result(command.id, deliver)
+        if job.is_processed:
+            self.say(replies.result(job), 0 if job.is_foreground else job.changed)
+            return
+        timer = self.door.loop.call_later(command.wait / 1000, time_is_up)
+        self.cancel = cancel
+
+    def _run(self, command: c.Run) -> None:
+        timer: asyncio.TimerHandle
+
+        def deliver(done: Job, position: int) -> None:
+            self._go_on(timer, replies.result(done))
+            self.door.loop.call_soon(self.engine.forget, done)
+
+        def time_is_up() -> None:
+            nonlocal timer
+            left = (job.lease_until - self.engine.clock.now_ns()) / 1e9
+            if job.at == AT_LEASED and left > 0:
+                timer = self.door.loop.call_later(left, time_is_up)
+                return
+            self.engine.results.remove(command.id, deliver)
+            self.engine.forget(job)
+            self._go_on(timer, replies.TIMEOUT)
+
+        def cancel() -> None:
+            timer.cancel()
+            self.engine.results.remove(command.id, deliver)
+            self.engine.forget(job)
+
+        timer = self.door.loop.call_later(command.wait / 1000, time_is_up)
+        self.cancel = cancel
+        try:
+            job = self.engine.run(command.id, command.name, command.ttr, command.payload, command.priority)
+        except LaminaError:
+            timer.cancel()
+            self.cancel = None
+            raise
+        self.engine.results.add(command.id, deliver)
+
+    def _go_on(self, timer: asyncio.TimerHandle, reply: bytes, position: int = 0) -> None:
+        """The command that waited has its answer; those behind it are next, but not from inside the engine."""
+        timer.cancel()
+        self.cancel = None
+        self.say(reply, position)
+        self.door.loop.call_soon(self.work)
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def _inspect_server(self, command: c.InspectServer) -> None:
+        clients = len(self.door.connections)
+        self.say(replies.server(clients, self.engine.evicted, self.door.started_ns))
+
+    def _inspect_queue(self, command: c.InspectQueue) -> None:
+        queue = self.engine.state.queues.get(command.name)
+        self.say(replies.NOT_FOUND if queue is None else replies.queues([queue]))
+
+    def _inspect_queues(self, command: c.InspectQueues) -> None:
+        names = sorted(self.engine.state.queues)[command.offset : command.offset + command.limit]
+        self.say(replies.queues([self.engine.state.queues[name] for name in names]))
+
+    def _inspect_jobs(self, command: c.InspectJobs) -> None:
+        self._inspect_list(command.name, AT_READY, command.offset, command.limit)
+
+    def _inspect_scheduled(self, command: c.InspectScheduled) -> None:
+        self._inspect_list(command.name, AT_SCHEDULED, command.offset, command.limit)
+
+    def _inspect_state(self, command: c.InspectState) -> None:
+        self._inspect_list(command.name, PLACES.index(command.state), command.offset, command.limit)
+
+    def _inspect_list(self, name: str, place: int, offset: int, limit: int) -> None:
+        queue = self.engine.state.queues.get(name)
+        if queue is None:
+            raise JobNotFound("no such queue")
+        self.say(replies.jobs(queue.lists[place].some(offset, limit)))
+
+    def _inspect_job(self, command: c.InspectJob) -> None:
+        self.say(replies.jobs([self.engine.job(command.id)]))
+
+
+_HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
+    c.Add: Connection._add,
+    c.Run: Connection._run,
+    c.Lease: Connection._lease,
+    c.Complete: Connection._complete,
+    c.Fail: Connection._fail,
+    c.Bury: Connection._bury,
+    c.Delete: Connection._delete,
+    c.Result: Connection._result,
+    c.Touch: Connection._touch,
+    c.Release: Connection._release,
+    c.Redrive: Connection._redrive,
+    c.Pause: Connection._pause,
+    c.Resume: Connection._resume,
+    c.Refusal: Connection._refuse,
+    c.InspectServer: Connection._inspect_server,
+    c.InspectQueue: Connection._inspect_queue,
+    c.InspectQueues: Connection._inspect_queues,
+    c.InspectJobs: Connection._inspect_jobs,
+    c.InspectScheduled: Connection._inspect_scheduled,
+    c.InspectState: Connection._inspect_state,
+    c.InspectJob: Connection._inspect_job,
+}

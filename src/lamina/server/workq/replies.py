@@ -1,0 +1,100 @@
+"""Answers of the workq door, byte for byte as workq 0.2.0 gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from lamina.engines.jobs.core import AT_READY, AT_SCHEDULED, COMPLETED, Job, Queue
+from lamina.errors import DiskFull, JobNotFound, LaminaError, StorageError
+
+OK = b"+OK\r\n"
+NONE = b"+OK 0\r\n"
+TIMEOUT = b"-TIMEOUT\r\n"
+NOT_FOUND = b"-NOT-FOUND\r\n"
+TOO_MANY = b"-SERVER-ERROR Too many connections\r\n"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def client_error(text: str) -> bytes:
+    return b"-CLIENT-ERROR %s\r\n" % text.encode()
+
+
+def error(problem: LaminaError) -> bytes:
+    if isinstance(problem, JobNotFound):
+        return NOT_FOUND
+    if isinstance(problem, DiskFull):
+        return b"-SERVER-ERROR Disk full, nothing was changed, try again\r\n"
+    if isinstance(problem, StorageError):
+        return b"-SERVER-ERROR Read-only mode triggered by cmdlog circuit breaker\r\n"
+    return client_error(problem.message)
+
+
+def show_id(id: bytes) -> bytes:
+    text = id.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}".encode()
+
+
+def leased(jobs: Sequence[Job]) -> bytes:
+    parts = [b"+OK %d\r\n" % len(jobs)]
+    for job in jobs:
+        parts.append(
+            b"%b %b %d %d\r\n%b\r\n"
+            % (show_id(job.id), job.queue.name.encode(), job.ttr, len(job.payload), job.payload)
+        )
+    return b"".join(parts)
+
+
+def result(job: Job) -> bytes:
+    found = job.result or b""
+    return b"+OK 1\r\n%b %d %d\r\n%b\r\n" % (show_id(job.id), job.state == COMPLETED, len(found), found)
+
+
+def server(clients: int, evicted: int, started_ns: int) -> bytes:
+    return b"+OK 1\r\nserver 3\r\nactive-clients %d\r\nevicted-jobs %d\r\nstarted %b\r\n" % (
+        clients,
+        evicted,
+        show_time(started_ns),
+    )
+
+
+def queues(found: Sequence[Queue]) -> bytes:
+    parts = [b"+OK %d\r\n" % len(found)]
+    for queue in found:
+        sizes = queue.lists[AT_READY].size, queue.lists[AT_SCHEDULED].size
+        parts.append(b"%b 2\r\nready-len %d\r\nscheduled-len %d\r\n" % (queue.name.encode(), *sizes))
+    return b"".join(parts)
+
+
+def jobs(found: Sequence[Job]) -> bytes:
+    return b"".join([b"+OK %d\r\n" % len(found), *map(_job, found)])
+
+
+def _job(job: Job) -> bytes:
+    facts = (
+        b"%b %d\r\nname %b\r\nttr %d\r\nttl %d\r\npayload-size %d\r\npayload %b\r\nmax-attempts %d\r\nattempts %d\r\n"
+        b"max-fails %d\r\nfails %d\r\npriority %d\r\nstate %d\r\ncreated %b\r\n"
+    ) % (
+        show_id(job.id),
+        12 if job.time is None else 13,
+        job.queue.name.encode(),
+        job.ttr,
+        job.ttl,
+        len(job.payload),
+        job.payload,
+        job.max_attempts,
+        job.attempts,
+        job.max_fails,
+        job.fails,
+        job.priority,
+        job.state,
+        show_time(job.created),
+    )
+    return facts if job.time is None else facts + b"time %b\r\n" % show_time(job.time)
+
+
+def show_time(ns: int) -> bytes:
+    """Cut to seconds; years 1 to 9999."""
+    moment = _EPOCH + timedelta(seconds=ns // 1_000_000_000)
+    return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%SZ}".encode()
