@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from typing import TYPE_CHECKING
 
 from lamina.clock import Clock
 from lamina.errors import BadName, BadOption, LaminaError, LogClosed
@@ -13,6 +14,9 @@ from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.options import LogOptions
 from lamina.log.writer import Log
+
+if TYPE_CHECKING:
+    from lamina.engines.jobs.api import Jobs
 
 _LONGEST_NAME = 255
 
@@ -51,6 +55,7 @@ class Data:
         self._committer = Committer()
         self._lock = threading.Lock()
         self._logs: dict[str, Log] = {}
+        self._jobs: Jobs | None = None
         self._is_closed = False
 
     def log(self, name: str, options: LogOptions | None = None, *, salvage: bool = False) -> Log:
@@ -80,17 +85,40 @@ class Data:
                 )
             return log
 
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of the folder, opened (and made) at the first use. They are closed with the data folder.
+
+        Raises: LogLocked if a server has them; Corruption, WrongFormat; DiskError, DiskFull; LogClosed.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise LogClosed(f"{self.folder}: the data folder is closed", hint="open it again")
+            if self._jobs is None:
+                from lamina.engines.jobs.api import Jobs
+                from lamina.engines.jobs.engine import JobEngine
+
+                engine = JobEngine.open(
+                    join(self.folder, "jobs"), files=self._files, clock=self._clock, committer=self._committer
+                )
+                self._jobs = Jobs(engine)
+            return self._jobs
+
     def close(self) -> None:
-        """Close every log in order. Raises: the first error, after all were closed."""
+        """Close everything in order. Raises: the first error, after all was closed."""
         errors = []
         with self._lock:
             self._is_closed = True
-            for log in self._logs.values():
+            opened: list[Log | Jobs] = [*self._logs.values()]
+            if self._jobs is not None:
+                opened.append(self._jobs)
+            for one in opened:
                 try:
-                    log.close()
+                    one.close()
                 except LaminaError as error:
                     errors.append(error)
             self._logs.clear()
+            self._jobs = None
         self._committer.stop()
         if errors:
             raise errors[0]

@@ -1,0 +1,201 @@
+"""Jobs for coroutines: the methods of ``Jobs``, awaited. None blocks the loop or takes a thread while it waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from lamina.engines.jobs.api import (
+    Leased,
+    Seconds,
+    check_name,
+    check_payload,
+    job_fields,
+    result_of,
+    to_ms,
+)
+from lamina.engines.jobs.core import Job
+from lamina.engines.jobs.views import JobResult, JobView, QueueView, parse_id, show_id
+from lamina.engines.jobs.waiting import LeaseWaiter
+from lamina.errors import BadJob
+
+if TYPE_CHECKING:
+    from lamina.engines.jobs.api import Jobs
+
+
+class AsyncJobs:
+    """``jobs.aio``."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._engine = jobs.engine
+
+    async def add(self, name: str, payload: bytes, **options: object) -> str:
+        fields = job_fields(name, payload, self._engine.clock.now_ns(), **options)  # type: ignore[arg-type]
+        await self._engine.settled(self._engine.add(*fields))
+        return show_id(fields[0])
+
+    async def add_many(self, name: str, payloads: Iterable[bytes], **options: object) -> list[str]:
+        position, ids = 0, []
+        try:
+            for payload in payloads:
+                fields = job_fields(name, payload, self._engine.clock.now_ns(), **options)  # type: ignore[arg-type]
+                position = self._engine.add(*fields)
+                ids.append(show_id(fields[0]))
+        finally:
+            await self._engine.settled(position)
+        return ids
+
+    async def schedule(self, name: str, payload: bytes, at: datetime, **options: object) -> str:
+        return await self.add(name, payload, at=at, **options)
+
+    async def run(
+        self, name: str, payload: bytes, *, timeout: Seconds, ttr: Seconds = 60, priority: int = 0
+    ) -> JobResult | None:
+        check_name(name)
+        job = self._engine.run(uuid4().bytes, name, to_ms("ttr", ttr), check_payload(payload), priority)
+        try:
+            left = to_ms("timeout", timeout) / 1000
+            while not await self._is_done(job, max(left, 0)):
+                # A worker has it: its lease, which may grow, is waited for too.
+                left = (job.lease_until - self._engine.clock.now_ns()) / 1e9
+                if left <= 0:
+                    return None
+            return result_of(job)
+        finally:
+            self._engine.forget(job)
+
+    async def _is_done(self, job: Job, seconds: float) -> bool:
+        loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+
+        def done(job: Job, position: int) -> None:
+            loop.call_soon_threadsafe(told.set)
+
+        if self._engine.expect_result(job.id, done).is_processed:
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                await told.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            self._engine.results.remove(job.id, done)
+
+    @asynccontextmanager
+    async def lease(self, *names: str, wait: Seconds = 0) -> AsyncIterator[AsyncLeased | None]:
+        found = await self.lease_many(*names, most=1, wait=wait)
+        if not found:
+            yield None
+            return
+        job = found[0]
+        self._jobs._keeper.keep(job.lease)
+        try:
+            yield job
+        except BaseException as error:
+            if not job.is_over:
+                await job.fail(f"{type(error).__name__}: {error}".encode())
+            raise
+        finally:
+            self._jobs._keeper.let_go(job.lease)
+        if not job.is_over:
+            await job.complete(job.result)
+
+    async def lease_many(self, *names: str, most: int, wait: Seconds = 0) -> list[AsyncLeased]:
+        for name in names:
+            check_name(name)
+        if not names or not 1 <= most <= 1000:
+            raise BadJob("a lease takes at least one queue and 1 to 1000 jobs")
+        jobs, position = self._engine.lease(names, most)
+        if not jobs and wait:
+            jobs, position = await self._wait_for_job(names, most, to_ms("wait", wait) / 1000)
+        await self._engine.settled(position)
+        return [AsyncLeased(self, Leased(self._jobs, job)) for job in jobs]
+
+    async def _wait_for_job(self, names: tuple[str, ...], most: int, seconds: float) -> tuple[list[Job], int]:
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[tuple[list[Job], int]] = loop.create_future()
+
+        def tell(jobs: list[Job], position: int) -> None:
+            if not found.done():
+                found.set_result((jobs, position))
+
+        def deliver(jobs: list[Job], position: int) -> None:
+            delivered.append((jobs, position))
+            loop.call_soon_threadsafe(tell, jobs, position)
+
+        delivered: list[tuple[list[Job], int]] = []
+        waiter = LeaseWaiter(names, most, deliver)
+        self._engine.expect_job(waiter)
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(found)
+        except TimeoutError:
+            self._engine.leave(waiter)
+            return delivered[0] if delivered else ([], 0)
+        except BaseException:
+            # Cancelled: whoever came meanwhile goes back to the queue, as if nobody had asked.
+            self._engine.leave(waiter)
+            for job in delivered[0][0] if delivered else ():
+                self._engine.release(job.id)
+            raise
+
+    async def complete(self, id: str, result: bytes = b"") -> None:
+        await self._engine.settled(self._engine.complete(parse_id(id), check_payload(result)))
+
+    async def fail(self, id: str, error: bytes = b"") -> None:
+        await self._engine.settled(self._engine.fail(parse_id(id), check_payload(error)))
+
+    async def bury(self, id: str, error: bytes = b"") -> None:
+        await self._engine.settled(self._engine.fail(parse_id(id), check_payload(error), for_good=True))
+
+    async def release(self, id: str, delay: Seconds = 0) -> None:
+        await self._engine.settled(self._engine.release(parse_id(id), to_ms("delay", delay)))
+
+    async def delete(self, id: str) -> None:
+        await self._engine.settled(self._engine.delete(parse_id(id)))
+
+    async def result(self, id: str, wait: Seconds = 0) -> JobResult | None:
+        job = self._engine.job(parse_id(id))
+        if not job.is_processed and not (wait and await self._is_done(job, to_ms("wait", wait) / 1000)):
+            return None
+        await self._engine.settled(job.changed)
+        return result_of(job)
+
+    def show(self, id: str) -> JobView:
+        return self._jobs.show(id)
+
+    def queues(self) -> list[QueueView]:
+        return self._jobs.queues()
+
+
+class AsyncLeased:
+    """A job in the hands of a coroutine."""
+
+    def __init__(self, jobs: AsyncJobs, lease: Leased) -> None:
+        self._jobs = jobs
+        self.lease = lease
+        self.id, self.name, self.payload, self.attempt = lease.id, lease.name, lease.payload, lease.attempt
+        self.result = b""
+        self.is_over = False
+
+    async def complete(self, result: bytes = b"") -> None:
+        await self._jobs.complete(self.id, result)
+        self.is_over = True
+
+    async def fail(self, error: bytes = b"") -> None:
+        await self._jobs.fail(self.id, error)
+        self.is_over = True
+
+    async def bury(self, error: bytes = b"") -> None:
+        await self._jobs.bury(self.id, error)
+        self.is_over = True
+
+    async def release(self, delay: Seconds = 0) -> None:
+        await self._jobs.release(self.id, delay)
+        self.is_over = True
