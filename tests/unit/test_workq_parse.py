@@ -144,7 +144,7 @@ REFUSED: dict[str, list[str]] = {
     ],
     "Invalid Name": [
         *("add $ e!1 1 1 1|a|", f"add $ {LONG} 1 1 1|a|", f"schedule $ e/2 1 1 {TIME} 1|a|", "run $ \xe4 1 1 1|a|"),
-        *("lease q! 10|", f"lease {LONG} 10|", "lease a b! c 10|", "lease a=b 10|", "inspect queue q!|"),
+        *("lease q! 10|", f"lease {LONG} 10|", "lease a=b 10|", "inspect queue q!|"),
         *("inspect queue no\rpe|", "inspect jobs q! 0 1|", "inspect scheduled-jobs q! 0 1|"),
         *("inspect state q! ready 0 1|", "redrive q! 1|", "pause q!|", "resume q!|"),
     ],
@@ -187,6 +187,15 @@ REFUSED: dict[str, list[str]] = {
 @pytest.mark.parametrize(("text", "why"), [(text, why) for why, texts in REFUSED.items() for text in texts])
 def test_a_refusal_takes_the_whole_command_and_the_connection_stays(text: str, why: str) -> None:
     assert_stays(text + "inspect server|", Refusal(why), c.InspectServer())
+
+
+def test_the_queues_named_before_a_bad_name_are_known_with_the_refusal() -> None:
+    assert_stays("lease a b! c 10|", Refusal("Invalid Name", ("a",)))
+
+
+def test_a_lease_takes_a_thousand_names_and_no_more() -> None:
+    names = " ".join(f"q{number}" for number in range(1001))
+    assert_stays(f"lease {names} 10|", Refusal("Invalid command args"))
 
 
 ADD_ORDER = [  # each line mends what the one before was refused for

@@ -164,7 +164,7 @@ class AsyncJobs:
         job = self._engine.job(parse_id(id))
         if not job.is_processed and not (wait and await self._is_done(job, to_ms("wait", wait) / 1000)):
             return None
-        await self._engine.settled(job.changed)
+        await self._engine.settled(0 if job.is_foreground else job.changed)
         return result_of(job)
 
     def show(self, id: str) -> JobView:

@@ -206,7 +206,7 @@ class Jobs:
         if not job.is_processed and not (wait and told.wait(to_ms("wait", wait) / 1000)):
             self.engine.results.remove(job.id, done)
             return None
-        self.engine.settle(job.changed)
+        self.engine.settle(0 if job.is_foreground else job.changed)
         return result_of(job)
 
     def delete(self, id: str) -> None:

@@ -244,7 +244,7 @@ class JobEngine:
             position = self._log(job, codec.encode_result(codec.COMPLETE, id, result))
             self.state.complete(position, job, result)
             self.results.tell(job)
-            return position
+            return 0 if job.is_foreground else position
 
     def fail(self, id: bytes, result: bytes, *, for_good: bool = False) -> int:
         """The job goes back to its queue if it may fail again, else it is failed (``for_good``: buried at once)."""
@@ -260,7 +260,7 @@ class JobEngine:
                 position = self._log(job, codec.encode_result(codec.FAIL, id, result))
                 self.state.fail(position, job, result)
                 self.results.tell(job)
-            return position
+            return 0 if job.is_foreground else position
 
     def delete(self, id: bytes) -> int:
         with self.lock:
@@ -268,7 +268,7 @@ class JobEngine:
             job = self._known(id)
             position = self._log(job, codec.encode_plain(codec.DELETE, id))
             self.state.remove(job)
-            return position
+            return 0 if job.is_foreground else position
 
     def touch(self, id: bytes, ttr: int) -> int:
         """The lease lasts ``ttr`` milliseconds from now. Raises: JobNotFound, NotLeased."""
@@ -278,7 +278,7 @@ class JobEngine:
             position = self._log(job, codec.encode_note(codec.TOUCH, id, ttr))
             self.state.touch(position, job, ttr)
             self._look_at_due()
-            return position
+            return 0 if job.is_foreground else position
 
     def release(self, id: bytes, delay: int = 0) -> int:
         """Give a leased job back, to be had again after ``delay`` milliseconds; the attempt does not count."""
@@ -288,7 +288,7 @@ class JobEngine:
             position = self._log(job, codec.encode_note(codec.RELEASE, id, delay))
             self.state.release(position, job, delay)
             self._after_return(job)
-            return position
+            return 0 if job.is_foreground else position
 
     def redrive(self, id: bytes) -> int:
         """A failed job starts again. Raises: JobNotFound, DuplicateJob (its unique key is taken), BadJob."""
@@ -302,7 +302,7 @@ class JobEngine:
             position = self._log(job, codec.encode_note(codec.REDRIVE, id))
             self.state.redrive(position, job)
             self._after_return(job)
-            return position
+            return 0 if job.is_foreground else position
 
     def redrive_queue(self, name: str, limit: int) -> tuple[int, int]:
         """Drive up to ``limit`` failed jobs of a queue again, best first. Returns how many, and the position."""

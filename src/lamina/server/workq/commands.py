@@ -146,6 +146,7 @@ class Refusal(NamedTuple):
     """What was sent is no command: answer ``-CLIENT-ERROR <text>`` in its place."""
 
     text: str
+    queues: tuple[str, ...] = ()  # named before the mistake: as in workq, they exist from then on
 
 
 Command: TypeAlias = (

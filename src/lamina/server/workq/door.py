@@ -204,6 +204,8 @@ class Connection(asyncio.Protocol):
         self.say(b"+OK %d\r\n" % done, position)
 
     def _refuse(self, command: c.Refusal) -> None:
+        for name in command.queues:
+            self.engine.state.queue(name)
         self.say(replies.client_error(command.text))
 
     # -- commands that may wait ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import re
 from binascii import unhexlify
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Final
 
 from lamina.server.workq.commands import STATES
@@ -20,7 +21,7 @@ MAX_TTR: Final = DAY_MS
 MAX_TTL: Final = 30 * DAY_MS
 MAX_PAYLOAD: Final = 1 << 20
 MAX_NAME: Final = 255
-MAX_BATCH: Final = 1000  # jobs of one lease or redrive
+MAX_BATCH: Final = 1000  # names or jobs of one lease, jobs of one redrive
 MAX_PAGE: Final = 100  # lines of one inspect
 
 _MAX_DIGITS: Final = 20  # of 64 bits; a longer number is above every limit even when cut
@@ -40,6 +41,10 @@ _TIME: Final = re.compile(rb"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{
 
 class Refused(Exception):
     """The word is not a value of its kind; the message is the text of the refusal."""
+
+    def __init__(self, text: str, queues: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.queues = queues
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------
@@ -166,11 +171,14 @@ def name(word: bytes, text: str = "Invalid Name") -> str:
 
 
 def names(words: Sequence[bytes]) -> tuple[str, ...]:
-    """All of them, or the refusal of the first bad one."""
+    """All of them, or the refusal of the first bad one, which knows those before it."""
+    if len(words) > MAX_BATCH:
+        raise Refused("Invalid command args")
     # Joined, as a line has room for half a million names and everybody waits while they are checked.
     joined = b" ".join(words)
     if max(map(len, words)) > MAX_NAME or joined.translate(None, _NAME_BYTES + b" "):
-        raise Refused("Invalid Name")
+        good = takewhile(lambda word: len(word) <= MAX_NAME and not word.translate(None, _NAME_BYTES), words)
+        raise Refused("Invalid Name", tuple(word.decode("ascii") for word in good))
     return tuple(joined.decode("ascii").split(" "))
 
 

@@ -72,7 +72,7 @@ class Line(NamedTuple):
         try:
             return make(self.arguments, self.flags)
         except Refused as refused:
-            return Refusal(str(refused))
+            return Refusal(str(refused), refused.queues)
 
 
 class Form(NamedTuple):
