@@ -12,10 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from bench import cases_append, cases_big, cases_group, cases_jobs, cases_scan
+from bench import cases_append, cases_big, cases_group, cases_jobs, cases_jobs_engine, cases_scan
 from bench.runner import Case, Context, Skipped
 
-CASES = [*cases_append.CASES, *cases_scan.CASES, *cases_group.CASES, *cases_big.CASES, *cases_jobs.CASES]
+CASES = [
+    *cases_append.CASES,
+    *cases_scan.CASES,
+    *cases_group.CASES,
+    *cases_big.CASES,
+    *cases_jobs.CASES,
+    *cases_jobs_engine.CASES,
+]
 DEFAULT_FOLDER = ".bench"  # on the disk of the project, for the temporary folder of the system may be memory
 NOTABLE = 0.10
 
