@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lamina import errors
+from lamina.engines.jobs import codec
 from lamina.log import LogOptions, frame
 from lamina.log.formats import ALL, JOBS, PLAIN, TOPIC
 from lamina.log.index import Index, State
@@ -49,13 +50,21 @@ def test_the_python_of_a_document_runs(path: str, tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_readme_has_twenty_lines() -> None:
-    (example,) = code_blocks("README.md", "python")
-    assert len([line for line in example.splitlines() if line.strip()]) <= 20
+    for example in code_blocks("README.md", "python"):
+        assert len([line for line in example.splitlines() if line.strip()]) <= 20
 
 
 def test_the_readme_names_the_two_commands() -> None:
     assert "make run" in text("README.md")
     assert "make test" in text("README.md")
+
+
+def test_the_worked_examples_of_the_job_records_are_right() -> None:
+    job, note = hex_blocks("docs/formats/jobs.md")
+    id = bytes.fromhex("00000001000040008000000000000001")
+    created = 1794724702 * 10**9 + 0x2EC8C92B
+    assert job == codec.encode_job(id, "a1", 60, 2592000000, 0, 0, 0, b"twice, pending", None, created)
+    assert note == codec.encode_note(codec.RETRY, id, 500, b"busy")
 
 
 def test_the_worked_example_of_the_frame_is_right() -> None:
