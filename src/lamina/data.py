@@ -47,8 +47,11 @@ class Data:
     Threads: safe from any thread.
     """
 
-    def __init__(self, folder: str, *, files: Files | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, folder: str, *, files: Files | None = None, clock: Clock | None = None, jobs: LogOptions | None = None
+    ) -> None:
         """Use ``lamina.open``."""
+        self._jobs_options = jobs
         self.folder = folder
         self._files = RealFiles() if files is None else files
         self._clock = clock
@@ -99,7 +102,11 @@ class Data:
                 from lamina.engines.jobs.engine import JobEngine
 
                 engine = JobEngine.open(
-                    join(self.folder, "jobs"), files=self._files, clock=self._clock, committer=self._committer
+                    join(self.folder, "jobs"),
+                    options=self._jobs_options,
+                    files=self._files,
+                    clock=self._clock,
+                    committer=self._committer,
                 )
                 self._jobs = Jobs(engine)
             return self._jobs
@@ -130,6 +137,12 @@ class Data:
         self.close()
 
 
-def open(folder: str | os.PathLike[str], *, files: Files | None = None, clock: Clock | None = None) -> Data:
-    """Open a data folder, making it if need be."""
-    return Data(os.fspath(folder), files=files, clock=clock)
+def open(
+    folder: str | os.PathLike[str],
+    *,
+    files: Files | None = None,
+    clock: Clock | None = None,
+    jobs: LogOptions | None = None,
+) -> Data:
+    """Open a data folder, making it if need be. ``jobs`` are the settings of its command log."""
+    return Data(os.fspath(folder), files=files, clock=clock, jobs=jobs)

@@ -8,7 +8,7 @@ cdef class JobEngine:
     cdef public long long evicted, checkpointed
     cdef public bint _is_careful
     cdef public list _pending
-    cdef public long long _first, _known_due
+    cdef public long long _first, _known_due, _stuck_until, replayed
     cdef object __weakref__
     cdef long long _now(self) except? -1
     cdef _look_at_due(self)
@@ -24,3 +24,5 @@ cdef class JobEngine:
     cdef _after_return(self, typed.Job job)
     @cython.locals(job=typed.Job)
     cdef _do_due(self, long long now, long long most)
+    cdef _do(self, typed.Job job, long long now)
+    cdef _push_or_undo(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -170,7 +170,7 @@ class AsyncJobs:
     def show(self, id: str) -> JobView:
         return self._jobs.show(id)
 
-    def queues(self) -> list[QueueView]:
+    def queues(self) -> Sequence[QueueView]:
         return self._jobs.queues()
 
 

@@ -245,7 +245,7 @@ class Jobs:
                 raise JobNotFound(f"no queue {name!r}")
             return [JobView.of(job) for job in queue.lists[PLACES.index(state)].some(offset, limit)]
 
-    def queues(self) -> list[QueueView]:  # type: ignore[valid-type]
+    def queues(self) -> Sequence[QueueView]:
         engine = self.engine
         with engine.lock:
             engine.tick()

@@ -108,17 +108,17 @@ def _encode(job: Job) -> bytes:
 # -- using ----------------------------------------------------------------------------------------------------------
 
 
-def load(files: Files, folder: str, reader: Reader) -> tuple[State, int]:
-    """The state of a log and the position its checkpoint covers (0: there is none), the rest replayed.
+def load(files: Files, folder: str, reader: Reader) -> tuple[State, int, int]:
+    """The state of a log, the position its checkpoint covers (0: there is none), and how many records were replayed.
 
     Raises: Corruption for a record that is no job command.
     """
     with _no_collection():
         state, position = _read(files, folder) or (State(), 0)
         state.resumes_after = position
-        replay(state, reader, position)
+        replayed = replay(state, reader, position)
         state.resumes_after = 0
-    return state, position
+    return state, position, replayed
 
 
 @contextmanager
@@ -133,12 +133,15 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def replay(state: State, reader: Reader, after: int) -> None:
+def replay(state: State, reader: Reader, after: int) -> int:
+    count = 0
     for segment, batch in reader.batches(after=after) if after else reader.batches():
         try:
             state.apply_batch(bytes(batch.data), batch.times, batch.offsets, batch.lengths, after)
         except codec.BadRecord as error:
             raise Corruption(segment.name.name, batch.record_offset(error.number), str(error)) from error
+        count += len(batch.times)
+    return count
 
 
 def _read(files: Files, folder: str) -> tuple[State, int] | None:

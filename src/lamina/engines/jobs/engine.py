@@ -14,32 +14,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from lamina import errors
 from lamina.clock import Clock, SteadyClock, SystemClock
 from lamina.engines.jobs import checkpoint, codec
-from lamina.engines.jobs.core import (
-    AT_FAILED,
-    AT_LEASED,
-    AT_READY,
-    FAILED,
-    MS,
-    NEVER,
-    Job,
-    Queue,
-    State,
-    backed_off,
-)
+from lamina.engines.jobs.core import AT_FAILED, AT_LEASED, AT_READY, FAILED, MS, NEVER, Job, Queue, State, backed_off
 from lamina.engines.jobs.volatile import VolatileLog
 from lamina.engines.jobs.waiting import LeaseWaiter, Results, ResultWaiter, Workers, best_of
-from lamina.errors import (
-    BadJob,
-    DuplicateJob,
-    DuplicateResult,
-    JobNotFound,
-    LaminaError,
-    LogClosed,
-    LogFailed,
-    NotLeased,
-)
+from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError
 from lamina.log.commit import Committer
 from lamina.log.files import Files
 from lamina.log.files.real import RealFiles
@@ -66,8 +47,7 @@ class JobEngine:
         self.files = files
         self.clock = clock
         self.state = State()
-        self.evicted = 0
-        """Jobs that expired before they were processed, since the engine was opened."""
+        self.evicted = 0  # jobs that expired before they were processed, since the start
         self.workers = Workers()
         self.results = Results()
         self.on_due: Callable[[], None] | None = None
@@ -78,8 +58,10 @@ class JobEngine:
         """Records that the state has taken and the log not yet, from ``_first`` on."""
         self._first = 0
         self._known_due = NEVER
+        self._stuck_until = 0
+        self.replayed = 0  # records, at the start
         self.checkpointed = 0
-        """Up to where the log is covered by the checkpoint on disk."""
+        """Up to where the checkpoint on disk covers the log."""
 
     @classmethod
     def open(
@@ -120,7 +102,7 @@ class JobEngine:
 
     def _load(self) -> None:
         assert isinstance(self.log, Log) and self.folder is not None
-        self.state, self.checkpointed = checkpoint.load(self.files, self.folder, self.log.reader)
+        self.state, self.checkpointed, self.replayed = checkpoint.load(self.files, self.folder, self.log.reader)
 
     def _forget_expired(self) -> None:
         """What expired while nobody was here; as in workq it counts nowhere, and leaves no empty queue."""
@@ -163,13 +145,15 @@ class JobEngine:
                 if time <= codec.ZERO_TIME:
                     time = None  # as workq: the zero time is no time
                 elif time + ttl * MS <= now:
-                    raise BadJob("Invalid Time", hint="time + ttl is past")
+                    raise errors.BadJob("Invalid Time", hint="time + ttl is past")
             state = self.state
             if id in state.jobs:
-                raise DuplicateJob("Duplicate job")
+                raise errors.DuplicateJob("Duplicate job")
             queue = state.queue(name)
             if unique and unique in queue.uniques:
-                raise DuplicateJob("Duplicate job", hint=f"a job of {name} with the key {unique} is not done yet")
+                raise errors.DuplicateJob(
+                    "Duplicate job", hint=f"a job of {name} with the key {unique} is not done yet"
+                )
             record = codec.encode_job(id, name, ttr, ttl, priority, max_attempts, max_fails, payload, time, now)
             if unique or backoff:
                 traits = codec.encode_note(codec.TRAITS, id, backoff, unique.encode())
@@ -188,7 +172,7 @@ class JobEngine:
         with self.lock:
             now = self._now()
             if id in self.state.jobs:
-                raise DuplicateJob("Duplicate job")
+                raise errors.DuplicateJob("Duplicate job")
             job = self.state.add(now, id, name, ttr, 0, priority, 0, 0, payload, None, now)
             self._serve(job.queue)
             return job
@@ -296,9 +280,9 @@ class JobEngine:
             self._now()
             job = self._known(id)
             if job.state != FAILED:
-                raise BadJob("Not failed", hint="only a failed job can be driven again")
+                raise errors.BadJob("Not failed", hint="only a failed job can be driven again")
             if job.unique and job.unique in job.queue.uniques:
-                raise DuplicateJob("Duplicate job", hint=f"a job with the key {job.unique} is not done yet")
+                raise errors.DuplicateJob("Duplicate job", hint=f"a job with the key {job.unique} is not done yet")
             position = self._log(job, codec.encode_note(codec.REDRIVE, id))
             self.state.redrive(position, job)
             self._after_return(job)
@@ -309,7 +293,7 @@ class JobEngine:
         with self.lock:
             queue = self.state.queues.get(name)
             if queue is None:
-                raise JobNotFound("no such queue")
+                raise errors.JobNotFound("no such queue")
             done = position = 0
             for job in queue.lists[AT_FAILED].some(0, limit):
                 if not (job.unique and job.unique in queue.uniques):
@@ -348,8 +332,8 @@ class JobEngine:
         """Do what has fallen due. Returns the seconds until more does, None if nothing will."""
         with self.lock:
             self._do_due(self.clock.now_ns(), _MOST_PER_TICK)
-            self.push()
-            self._known_due = due = self.state.next_due()
+            self._push_or_undo()
+            self._known_due = due = max(self.state.next_due(), self._stuck_until)
             return None if due == NEVER else max(due - self.clock.now_ns(), 0) / 1e9
 
     def _now(self) -> int:
@@ -359,25 +343,34 @@ class JobEngine:
         return now
 
     def _do_due(self, now: int, most: int) -> None:
+        """At most so much at once. When the disk refuses, it is tried again a second later: nobody else is stopped."""
+        if now < self._stuck_until:
+            return
+        try:
+            while most and self.state.next_due() <= now:
+                most -= 1
+                job = self.state.agenda.first()
+                assert job is not None
+                self._do(job, now)
+        except StorageError:
+            self._stuck_until = now + 1000 * MS
+
+    def _do(self, job: Job, now: int) -> None:
         state = self.state
-        while most and state.next_due() <= now:
-            most -= 1
-            job = state.agenda.first()
-            assert job is not None
-            if job.expires <= now:
-                self._log(job, codec.encode_plain(codec.EXPIRE, job.id))
-                self.evicted += not job.is_processed
-                state.remove(job)
-            elif job.at == AT_LEASED:
-                position = self._log(job, codec.encode_plain(codec.TIMEOUT, job.id))
-                state.timeout(position, job)
-                if job.is_processed:
-                    self.results.tell(job)
-                else:
-                    self._after_return(job)
+        if job.expires <= now:
+            self._log(job, codec.encode_plain(codec.EXPIRE, job.id))
+            self.evicted += not job.is_processed
+            state.remove(job)
+        elif job.at == AT_LEASED:
+            position = self._log(job, codec.encode_plain(codec.TIMEOUT, job.id))
+            state.timeout(position, job)
+            if job.is_processed:
+                self.results.tell(job)
             else:
-                state.wake(job)
-                self._serve(job.queue)
+                self._after_return(job)
+        else:
+            state.wake(job)
+            self._serve(job.queue)
 
     def _look_at_due(self) -> None:
         due = self.state.next_due()
@@ -410,19 +403,19 @@ class JobEngine:
     def _known(self, id: bytes) -> Job:
         job = self.state.jobs.get(id)
         if job is None:
-            raise JobNotFound("no job has this id")
+            raise errors.JobNotFound("no job has this id")
         return job
 
     def _unprocessed(self, id: bytes) -> Job:
         job = self._known(id)
         if job.is_processed:
-            raise DuplicateResult("Duplicate result")
+            raise errors.DuplicateResult("Duplicate result")
         return job
 
     def _leased(self, id: bytes) -> Job:
         job = self._known(id)
         if job.at != AT_LEASED:
-            raise NotLeased("Not leased")
+            raise errors.NotLeased("Not leased")
         return job
 
     # -- the log -------------------------------------------------------------------------------------------------
@@ -446,8 +439,15 @@ class JobEngine:
                 self.log.wait(Position(position), Level.WRITTEN)
             self._is_careful = False
         elif len(pending) >= _MOST_PENDING:
-            self.push()
+            self._push_or_undo()
         return position
+
+    def _push_or_undo(self) -> None:
+        try:
+            self.push()
+        except StorageError as error:
+            self.undo_refused(error)
+            raise
 
     def push(self) -> None:
         """Give the log what is pending. Raises: LogFailed, LogClosed."""
@@ -491,10 +491,10 @@ class JobEngine:
             self.log.run_round()
             self._is_careful = not isinstance(error, LogFailed)
             foreground = [job for job in self.state.jobs.values() if job.is_foreground]
-            paused = self.state.queues
+            names = self.state.queues
             self._load()
             for job in foreground:
                 job.queue, job.slot = self.state.queue(job.queue.name), -1
                 self.state.restore(job)
-            for name in paused:
+            for name in names:
                 self.state.queue(name)

@@ -32,7 +32,7 @@ class Upkeep:
         self._clean_s = clean_ms / 1000
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._covered = 0
+        self._covered = -engine.replayed  # a start that is killed early, again and again, must not replay more and more
         self.cleaner = Cleaner(engine, self.checkpoint)
 
     def start(self) -> None:

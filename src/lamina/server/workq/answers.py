@@ -49,7 +49,7 @@ class Answers:
         self._is_scheduled = False
         speaking, self._speaking = self._speaking, {}
         log = self._log
-        if not self._push():
+        if not self._push() or (log is not None and log.failure is not None):
             for connection in speaking:
                 self._send_checked(connection, *connection.taken())
             return

@@ -49,7 +49,10 @@ class WorkqDoor:
 
     def _tick(self) -> None:
         self._timer = None
-        wait = self.engine.tick()
+        try:
+            wait = self.engine.tick()
+        except LaminaError:  # the log has failed; whoever asks for a change is told
+            wait = 1.0
         self.answers.flush_soon()
         if wait is not None:
             # asyncio's clocks do not like far ends; waking once an hour costs nothing.
