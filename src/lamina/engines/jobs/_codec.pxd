@@ -7,7 +7,7 @@ cdef class Fields:
     @cython.locals(data=bytes, at=Py_ssize_t, number="unsigned long long", byte="unsigned long long", shift=int)
     cdef unsigned long long number(self) except? 0
     @cython.locals(end=Py_ssize_t)
-    cdef bytes text(self, Py_ssize_t size)
+    cdef bytes text(self, unsigned long long size)
 
 @cython.locals(fields=Fields, zigzag="long long")
 cpdef tuple decode_job(bytes payload)

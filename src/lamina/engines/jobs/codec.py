@@ -131,9 +131,9 @@ class Fields:
         raise BadRecord("a number is cut short")
 
     def text(self, size: int) -> bytes:
-        end = self.at + size
-        if end > len(self.data):
+        if size > len(self.data) - self.at:
             raise BadRecord("a field is cut short")
+        end = self.at + size
         text = self.data[self.at : end]
         self.at = end
         return text

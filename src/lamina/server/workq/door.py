@@ -217,11 +217,12 @@ class Connection(asyncio.Protocol):
         jobs, position = self.engine.lease(command.names, command.most)
         if jobs:
             self.say(replies.leased(jobs), position)
-            return
-        if not command.wait:
+        elif command.wait:
+            self._wait_for_job(command)
+        else:
             self.say(replies.TIMEOUT)
-            return
 
+    def _wait_for_job(self, command: c.Lease) -> None:
         def deliver(jobs: list[Job], position: int) -> None:
             self._go_on(timer, replies.leased(jobs), position)
 

@@ -31,24 +31,25 @@ def error(problem: LaminaError) -> bytes:
     return client_error(problem.message)
 
 
-def show_id(id: bytes) -> bytes:
+def show_id(id: bytes) -> str:
     text = id.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}".encode()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def leased(jobs: Sequence[Job]) -> bytes:
-    parts = [b"+OK %d\r\n" % len(jobs)]
-    for job in jobs:
-        parts.append(
-            b"%b %b %d %d\r\n%b\r\n"
-            % (show_id(job.id), job.queue.name.encode(), job.ttr, len(job.payload), job.payload)
-        )
-    return b"".join(parts)
+    return b"+OK %d\r\n" % len(jobs) + b"".join([_leased(job) for job in jobs])
+
+
+def _leased(job: Job) -> bytes:
+    payload = job.payload
+    head = f"{show_id(job.id)} {job.queue.name} {job.ttr} {len(payload)}\r\n"
+    return head.encode() + payload + b"\r\n"
 
 
 def result(job: Job) -> bytes:
     found = job.result or b""
-    return b"+OK 1\r\n%b %d %d\r\n%b\r\n" % (show_id(job.id), job.state == COMPLETED, len(found), found)
+    head = f"+OK 1\r\n{show_id(job.id)} {int(job.state == COMPLETED)} {len(found)}\r\n"
+    return head.encode() + found + b"\r\n"
 
 
 def server(clients: int, evicted: int, started_ns: int) -> bytes:
@@ -76,7 +77,7 @@ def _job(job: Job) -> bytes:
         b"%b %d\r\nname %b\r\nttr %d\r\nttl %d\r\npayload-size %d\r\npayload %b\r\nmax-attempts %d\r\nattempts %d\r\n"
         b"max-fails %d\r\nfails %d\r\npriority %d\r\nstate %d\r\ncreated %b\r\n"
     ) % (
-        show_id(job.id),
+        show_id(job.id).encode(),
         12 if job.time is None else 13,
         job.queue.name.encode(),
         job.ttr,
