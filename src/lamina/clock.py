@@ -44,6 +44,12 @@ class SteadyClock:
     def elapsed_ns(self) -> int:
         return self._elapsed_ns()
 
+    def not_before(self, ns: int) -> int:
+        """Set it forward to ``ns`` if it is behind. Returns by how much it was."""
+        behind = max(ns - self.now_ns(), 0)
+        self._start_ns += behind
+        return behind
+
 
 class ManualClock:
     """A clock that moves only when told to."""

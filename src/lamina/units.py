@@ -1,4 +1,4 @@
-"""Sizes and times as people write them."""
+"""Sizes, times and durations as people write them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _SIZE = re.compile(r"(\d{1,19})\s*(B|KB|MB|GB|KiB|MiB|GiB)?", re.IGNORECASE | re
 _FACTORS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": KIB, "mib": MIB, "gib": GIB}
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _AGO = re.compile(r"-(\d{1,15})(ms|s|m|h|d)", re.ASCII)
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)?", re.ASCII)
 _AGO_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 
 
@@ -65,3 +66,25 @@ def show_time(time_ns: int) -> str:
     seconds, nanos = divmod(time_ns, 10**9)
     moment = datetime.fromtimestamp(seconds, UTC)
     return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%S}.{nanos:09d}Z"
+
+
+def parse_duration(text: str) -> float:
+    """``30``, ``1.5``, ``500ms``, ``10s``, ``5m``, ``2h`` or ``1d``, in seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise BadOption(f"{text[:60]!r} is not a duration", hint="write 30 or 1.5 (seconds), 500ms, 10s, 5m, 2h or 1d")
+    return float(match[1]) * _AGO_NS[match[2] or "s"] / 10**9
+
+
+def show_duration(seconds: float) -> str:
+    """5400 → ``1h 30m``: the two largest units."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
+    left = int(seconds)
+    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+    first = next(at for at, (_, size) in enumerate(units) if left >= size)
+    (large, large_size), (small, small_size) = units[first : first + 2]
+    rest = left % large_size // small_size
+    return f"{left // large_size}{large} {rest}{small}" if rest else f"{left // large_size}{large}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -42,10 +41,12 @@ Tick = Callable[[int], None]
 )
 @as_json
 def demo(keep: str | None, as_json: bool) -> None:
-    """See lamina at work: durability, a crash, recovery, and a look into the past.
+    """See lamina at work: durability, crashes of a log and of a job server, and a look into the past.
 
     Takes a few seconds, writes to a temporary folder, and leaves nothing behind (but see --keep).
     """
+    from lamina.cli.demo_jobs import jobs_part
+
     folder = Path(keep) if keep else Path(tempfile.mkdtemp(prefix="lamina-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     show = _say if not as_json else (lambda text: None)
@@ -55,6 +56,7 @@ def demo(keep: str | None, as_json: bool) -> None:
             "policies": [_append_under(sync, folder, quiet=as_json) for sync in (ALWAYS, interval(50), OS)],
             "crash": _crash(folder / "orders", show),
             "as_of": _as_of(folder / "orders", show),
+            "jobs": jobs_part(folder / "served", show),
         }
     finally:
         if not keep:
@@ -64,7 +66,8 @@ def demo(keep: str | None, as_json: bool) -> None:
     else:
         _print_summary(summary)
         if keep:
-            _say(f'\nThe files are in {folder}: try "lamina log dump {folder / "orders"}".')
+            _say(f'\nThe files are in {folder}: try "lamina log dump {folder / "orders"}"')
+            _say(f'and "lamina jobs ls --data {folder / "served"}".')
 
 
 def _say(text: str) -> None:
@@ -122,14 +125,18 @@ class _ticks:  # noqa: N801
 def _crash(folder: Path, show: Callable[[str], None]) -> dict[str, object]:
     """Kill a writer in the middle of its work, tear the end of its file as a power cut may, and open it again."""
     show("\nA process appends orders, each acknowledged once it is synced; we kill it with SIGKILL ...")
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True)  # noqa: S603
+    # In a group of its own: Ctrl-C is for us, and we kill it whatever happens.
+    command = [sys.executable, "-c", WRITER, str(folder)]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)  # noqa: S603
     assert writer.stdout is not None
     acknowledged = -1
-    for line in writer.stdout:
-        acknowledged = int(line)
-        if acknowledged >= 200:
-            writer.send_signal(signal.SIGKILL)
-            break
+    try:
+        for line in writer.stdout:
+            acknowledged = int(line)
+            if acknowledged >= 200:
+                break
+    finally:
+        writer.kill()
     acknowledged = max([acknowledged, *(int(line) for line in writer.stdout if line.endswith("\n"))])
     writer.wait()
     newest = max(folder.glob("*.log"))
@@ -162,9 +169,10 @@ def _as_of(folder: Path, show: Callable[[str], None]) -> dict[str, object]:
 
 
 def _print_summary(summary: dict[str, object]) -> None:
-    policies, crash = summary["policies"], summary["crash"]
+    policies, crash, jobs = summary["policies"], summary["crash"], summary["jobs"]
     assert isinstance(policies, list)
     assert isinstance(crash, dict)
+    assert isinstance(jobs, dict)
     _say("")
     print_table(
         ["policy", "records ", "records/s ", "syncs ", "an acknowledged record survives"],
@@ -172,3 +180,6 @@ def _print_summary(summary: dict[str, object]) -> None:
     )
     verdict = "nothing acknowledged was lost" if not crash["lost"] else f"{crash['lost']} RECORDS LOST"
     _say(f"\nThe crash: {crash['acknowledged']} orders acknowledged, {verdict}. The torn tail was cut and kept aside.")
+    is_right = jobs["finished"] == jobs["jobs"] and not (jobs["lost"] or jobs["twice"] or jobs["undone"])
+    verdict = "none was lost, doubled or undone" if is_right else "SOME WERE LOST, DOUBLED OR UNDONE"
+    _say(f"The jobs: {jobs['acknowledged']} acknowledged, {verdict}; {jobs['finished']} of {jobs['jobs']} completed.")

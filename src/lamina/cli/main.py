@@ -7,10 +7,12 @@ import sys
 from typing import Final
 
 from lamina._version import VERSION
-from lamina.errors import BadOption, Corruption, LaminaError
+from lamina.errors import BadJob, BadOption, Corruption, LaminaError
 
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_NOTHING: Final = 3
+EXIT_FAILED: Final = 4
 EXIT_REPAIRED: Final = 5
 EXIT_DAMAGE: Final = 6
 EXIT_INTERRUPTED: Final = 130
@@ -31,6 +33,7 @@ def _run() -> int:
     import click
 
     from lamina.cli.demo import demo
+    from lamina.cli.jobs import jobs
     from lamina.cli.log import log
     from lamina.cli.serve import serve, workq_server
 
@@ -39,10 +42,11 @@ def _run() -> int:
     def lamina() -> None:
         """Jobs, queues, topics and state on one append-only log that survives any crash.
 
-        Exit codes: 0 fine, 1 error, 2 wrong usage, 5 damage was repaired, 6 damage is left.
+        Exit codes: 0 fine, 1 error, 2 wrong usage, 3 no job came, 4 the command of a job failed, 5 damage was
+        repaired, 6 damage is left.
         """
 
-    for command in (demo, log, serve, workq_server):
+    for command in (demo, jobs, log, serve, workq_server):
         lamina.add_command(command)
     try:
         result = lamina.main(standalone_mode=False, prog_name="lamina")
@@ -71,7 +75,7 @@ def _show(error: LaminaError) -> int:
         err.print(f"  {error.hint}", markup=False)
     if isinstance(error, Corruption):
         return EXIT_DAMAGE
-    return EXIT_USAGE if isinstance(error, BadOption) else EXIT_ERROR
+    return EXIT_USAGE if isinstance(error, BadOption | BadJob) else EXIT_ERROR
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ cdef class Fields:
     cdef public Py_ssize_t at
     @cython.locals(data=bytes, at=Py_ssize_t, number="unsigned long long", byte="unsigned long long", shift=int)
     cdef unsigned long long number(self) except? 0
+    @cython.locals(number="unsigned long long")
+    cdef unsigned long long span(self) except? 0
     @cython.locals(end=Py_ssize_t)
     cdef bytes text(self, unsigned long long size)
 

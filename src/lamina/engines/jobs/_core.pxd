@@ -1,77 +1,36 @@
 # Types of core.py for the compiled twin. Without this file the same source runs as plain Python.
 cimport cython
-
-cdef class JobList
-
-cdef class Queue:
-    cdef public str name
-    cdef public bint is_paused
-    cdef public list lists
-    cdef public dict uniques
-    cdef readonly JobList ready
-
-cdef class Job:
-    cdef public bytes id
-    cdef public Queue queue
-    cdef public bytes payload
-    cdef public bytes result
-    cdef public object time
-    cdef public str unique
-    cdef public long long ttr, ttl, priority, backoff
-    cdef public long long max_attempts, max_fails, attempts, fails
-    cdef public int state, at
-    cdef public long long created, order, added, changed, ready_at, lease_until, expires, due, key
-    cdef public Py_ssize_t slot
-    cpdef bint comes_before(self, Job other)
-
-cdef class JobList:
-    cdef public list chunks
-    cdef public Py_ssize_t size
-    @cython.locals(chunks=list, chunk=list, number=Py_ssize_t)
-    cpdef add(self, Job job)
-    cpdef Job first(self)
-    @cython.locals(chunks=list, chunk=list, number=Py_ssize_t)
-    cpdef remove(self, Job job)
-    @cython.locals(chunks=list, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
-    cdef Py_ssize_t _find(self, Job job)
-
-cdef class Agenda:
-    cdef public list heap
-    cpdef put(self, Job job, long long due)
-    @cython.locals(heap=list, job=Job)
-    cpdef Job first(self)
-    @cython.locals(heap=list, slot=Py_ssize_t, last=Job)
-    cpdef take(self, Job job)
-    @cython.locals(heap=list, up=Py_ssize_t, other=Job)
-    cdef _rise(self, Job job, Py_ssize_t slot)
-    @cython.locals(heap=list, size=Py_ssize_t, down=Py_ssize_t, other=Job, right=Job)
-    cdef _sink(self, Job job, Py_ssize_t slot)
+from lamina.engines.jobs cimport _job as typed
 
 cdef class State:
     cdef public dict jobs
     cdef public dict queues
-    cdef public Agenda agenda
-    cdef public long long resumes_after
-    @cython.locals(kind=int, job=Job)
+    cdef public typed.Agenda agenda
+    cdef public long long resumes_after, ahead
+    cdef public tuple _traits
+    cpdef long long expiry(self, typed.Job job)
+    cdef _change(self, long long position, typed.Job job, int kind, bytes result)
+    @cython.locals(kind=int)
     cpdef apply(self, long long position, bytes payload)
     @cython.locals(number=Py_ssize_t, start=Py_ssize_t)
     cpdef apply_batch(self, bytes data, const long long[:] times, const long long[:] offsets, const long long[:] lengths, long long after)
-    @cython.locals(old=Job)
+    @cython.locals(old=typed.Job, job=typed.Job)
     cdef _apply_job(self, long long position, bytes payload)
+    @cython.locals(job=typed.Job)
     cdef _apply_note(self, long long position, bytes payload)
-    @cython.locals(job=Job)
-    cpdef Job add(self, long long position, bytes id, str name, long long ttr, long long ttl, long long priority, long long max_attempts, long long max_fails, bytes payload, object time, object created)
-    cpdef start(self, long long position, Job job)
-    cpdef timeout(self, long long position, Job job)
-    cpdef complete(self, long long position, Job job, bytes result)
-    cpdef fail(self, long long position, Job job, bytes result)
-    cdef _finish(self, long long position, Job job, bytes result, int at)
-    cpdef remove(self, Job job)
-    cpdef Queue queue(self, str name)
-    @cython.locals(job=Job)
+    @cython.locals(job=typed.Job)
+    cpdef typed.Job add(self, long long position, bytes id, str name, long long ttr, long long ttl, long long priority, long long max_attempts, long long max_fails, bytes payload, object time, object created)
+    cpdef start(self, long long position, typed.Job job)
+    cpdef timeout(self, long long position, typed.Job job)
+    cpdef complete(self, long long position, typed.Job job, bytes result)
+    cpdef fail(self, long long position, typed.Job job, bytes result)
+    cdef _finish(self, long long position, typed.Job job, bytes result, int at)
+    cpdef remove(self, typed.Job job)
+    cpdef typed.Queue queue(self, str name)
+    @cython.locals(job=typed.Job)
     cpdef long long next_due(self)
-    cdef _wait_again(self, long long position, Job job, long long delay)
+    cdef _wait_again(self, long long position, typed.Job job, long long delay)
     @cython.locals(lists=list)
-    cdef _move(self, long long position, Job job, int at)
-    cdef long long _due(self, Job job)
-    cdef _forget_unique(self, Job job)
+    cdef _move(self, long long position, typed.Job job, int at)
+    cdef long long _due(self, typed.Job job)
+    cdef _forget_unique(self, typed.Job job)

@@ -18,7 +18,7 @@ from lamina.engines.jobs.api import (
     result_of,
     to_ms,
 )
-from lamina.engines.jobs.core import Job
+from lamina.engines.jobs.job import Job
 from lamina.engines.jobs.views import JobResult, JobView, QueueView, parse_id, show_id
 from lamina.engines.jobs.waiting import LeaseWaiter
 from lamina.errors import BadJob

@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from lamina.engines.jobs.core import COMPLETED, PLACES, Job
 from lamina.engines.jobs.engine import JobEngine
+from lamina.engines.jobs.job import COMPLETED, PLACES, Job
 from lamina.engines.jobs.keeping import Keeper
 from lamina.engines.jobs.upkeep import Upkeep
 from lamina.engines.jobs.views import JobResult, JobView, QueueView, parse_id, show_id

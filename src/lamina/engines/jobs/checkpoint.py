@@ -17,7 +17,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from lamina.engines.jobs import codec
-from lamina.engines.jobs.core import Job, State
+from lamina.engines.jobs.core import State
+from lamina.engines.jobs.job import Job
 from lamina.errors import Corruption
 from lamina.log import kernel, rewrite
 from lamina.log.files import Files, join, read_at
@@ -30,7 +31,7 @@ from lamina.log.scan import HEADER_SIZE, FileScan
 _MAGIC: Final = HEADER.pack(b"lmjc", 1)
 _START, _JOB, _PAUSED, _END = b"s", b"j", b"p", b"e"
 _NUMBER: Final = struct.Struct(">Q")
-_JOB_FACTS: Final = struct.Struct(">BBqqqqqIIIQQ")
+_JOB_FACTS: Final = struct.Struct(">BBBqqqqqIIIQQ")
 _SLICE: Final = 500
 
 # -- making ---------------------------------------------------------------------------------------------------------
@@ -78,6 +79,7 @@ def _chunks(
 def _encode(job: Job) -> bytes:
     facts = _JOB_FACTS.pack(
         job.state,
+        job.beyond,
         job.at,
         job.added,
         job.changed,
@@ -108,13 +110,14 @@ def _encode(job: Job) -> bytes:
 # -- using ----------------------------------------------------------------------------------------------------------
 
 
-def load(files: Files, folder: str, reader: Reader) -> tuple[State, int, int]:
+def load(files: Files, folder: str, reader: Reader, ahead: int = 0) -> tuple[State, int, int]:
     """The state of a log, the position its checkpoint covers (0: there is none), and how many records were replayed.
 
     Raises: Corruption for a record that is no job command.
     """
     with _no_collection():
-        state, position = _read(files, folder) or (State(), 0)
+        state, position = _read(files, folder, ahead) or (State(), 0)
+        state.ahead = ahead
         state.resumes_after = position
         replayed = replay(state, reader, position)
         state.resumes_after = 0
@@ -144,7 +147,7 @@ def replay(state: State, reader: Reader, after: int) -> int:
     return count
 
 
-def _read(files: Files, folder: str) -> tuple[State, int] | None:
+def _read(files: Files, folder: str, ahead: int) -> tuple[State, int] | None:
     """The state in the checkpoint, None if there is none that is whole."""
     try:
         file = files.open(join(folder, CHECKPOINT))
@@ -154,6 +157,7 @@ def _read(files: Files, folder: str) -> tuple[State, int] | None:
         if read_at(file, 0, HEADER_SIZE) != _MAGIC:
             return None
         state, position, count, is_whole = State(), 0, 0, False
+        state.ahead = ahead
         scan = FileScan(file)
         for batch in scan:
             for at in range(len(batch.times)):
@@ -179,16 +183,17 @@ def _read(files: Files, folder: str) -> tuple[State, int] | None:
 def _restore(state: State, record: bytes) -> None:
     facts = _JOB_FACTS.unpack_from(record, 1)
     unique_at = 1 + _JOB_FACTS.size
-    result_at = unique_at + facts[10]
-    job_at = result_at + max(facts[11] - 1, 0)
+    result_at = unique_at + facts[11]
+    job_at = result_at + max(facts[12] - 1, 0)
     id, name, ttr, ttl, priority, max_attempts, max_fails, payload, time, created = codec.decode_job(record[job_at:])
     job = Job(id, state.queue(name), payload)
     job.ttr, job.ttl, job.priority = ttr, ttl, priority
     job.max_attempts, job.max_fails, job.time, job.created = max_attempts, max_fails, time, created
-    job.state, job.at, job.added, job.changed, job.ready_at, job.lease_until, job.expires = facts[:7]
-    job.attempts, job.fails, job.backoff = facts[7:10]
+    job.state, job.beyond, job.at = facts[:3]
+    job.added, job.changed, job.ready_at, job.lease_until, job.expires = facts[3:8]
+    job.attempts, job.fails, job.backoff = facts[8:11]
     job.unique = record[unique_at:result_at].decode("latin-1")
-    job.result = record[result_at:job_at] if facts[11] else None
+    job.result = record[result_at:job_at] if facts[12] else None
     if time is not None:
         job.order = codec.wrapped(time)
     state.restore(job)

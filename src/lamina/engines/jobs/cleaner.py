@@ -17,8 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lamina.engines.jobs import codec
-from lamina.engines.jobs.core import NEVER, Job, State
+from lamina.engines.jobs.core import State
 from lamina.engines.jobs.engine import JobEngine
+from lamina.engines.jobs.job import NEVER, Job
 from lamina.errors import LaminaError
 from lamina.log import rewrite
 from lamina.log.formats import JOBS
@@ -185,9 +186,13 @@ def _subject(payload: bytes) -> bytes:
 def _alive(state: State, time_ns: int, payload: bytes) -> Job | None:
     """The living job whose story the record is part of."""
     job = state.jobs.get(_subject(payload))
-    if job is None or time_ns < job.added or (payload[0] in (codec.ADD, codec.SCHEDULE) and time_ns != job.added):
+    if job is None:
         return None
-    return job
+    if payload[0] in (codec.ADD, codec.SCHEDULE):
+        return job if time_ns == job.added else None
+    if codec.is_note(payload) and codec.decode_note(payload)[0] == codec.TRAITS:
+        return job if time_ns == job.added - 1 else None  # they stand before what they are about
+    return job if time_ns > job.added else None
 
 
 def _is_needed(state: State, payload: bytes, pinned: _Pinned) -> bool:

@@ -22,12 +22,15 @@ NAMES = ("", "add", "schedule", "complete", "fail", "delete", "expire", "start-a
 NOTE_PREFIX = COMPLETE.to_bytes(1, "big") + b"lamjob\0"  # version nibble 0: no job has such an id
 RETRY, TOUCH, RELEASE, REDRIVE, PAUSE, RESUME, TRAITS = range(1, 8)
 NOTE_NAMES = ("", "retry", "touch", "release", "redrive", "pause", "resume", "traits")
+BEYOND = 16
+"""A note of this kind + that of a record stands for the record, of a job whose story workq can no longer follow."""
 _NOTE_HEAD = len(NOTE_PREFIX) + 1 + 8  # prefix, kind of note, zeros up to the size of an id
 
 _TIME = struct.Struct(">BqiH")  # version, seconds since the year 1, nanoseconds, zone in minutes
 _UTC = 0xFFFF  # -1, as Go writes it
 _YEAR_1 = 62135596800  # seconds from there to 1970
 _SECOND = 1_000_000_000
+LONGEST_MS = 1 << 42  # 139 years
 ZERO_TIME = -_YEAR_1 * _SECOND
 """What workq takes for "not scheduled"."""
 NO_TIME = _TIME.pack(1, 0, 0, _UTC)
@@ -123,12 +126,21 @@ class Fields:
         while at < len(data) and shift < 64:
             byte = data[at]
             at += 1
+            if shift == 63 and byte > 1:
+                raise BadRecord("a number of more than 64 bits")
             number |= (byte & 0x7F) << shift
             if byte < 0x80:
                 self.at = at
                 return number
             shift += 7
         raise BadRecord("a number is cut short")
+
+    def span(self) -> int:
+        """A number of milliseconds that time can hold."""
+        number = self.number()
+        if number > LONGEST_MS:
+            raise BadRecord(f"a span of {number} ms")
+        return number
 
     def text(self, size: int) -> bytes:
         if size > len(self.data) - self.at:
@@ -147,8 +159,8 @@ def decode_job(payload: bytes) -> tuple[bytes, str, int, int, int, int, int, byt
     """The values that ``encode_job`` takes. Raises: BadRecord."""
     fields = Fields(payload, 17)
     name = fields.text(fields.number()).decode("latin-1")
-    ttr = fields.number()
-    ttl = fields.number()
+    ttr = fields.span()
+    ttl = fields.span()
     zigzag = fields.number()
     max_attempts = fields.number()
     max_fails = fields.number()
@@ -185,7 +197,7 @@ def decode_note(payload: bytes) -> tuple[int, bytes, int, bytes]:
     if len(body) < 17:
         raise BadRecord("a note is too short")
     fields = Fields(body, 16)
-    number = fields.number()
+    number = fields.span()
     return payload[len(NOTE_PREFIX)], body[:16], number, body[fields.at :]
 
 

@@ -15,229 +15,25 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_left, insort
-from collections.abc import Iterator
 
 from lamina.engines.jobs import codec
-
-NEVER = (1 << 63) - 1
-MS = 1_000_000
-# What inspect shows, and the lists of a queue.
-NEW, COMPLETED, FAILED, PENDING, LEASED = range(5)
-AT_READY, AT_SCHEDULED, AT_LEASED, AT_COMPLETED, AT_FAILED = range(5)
-PLACES = ("ready", "scheduled", "leased", "completed", "failed")
-
-_UNSCHEDULED = -6795364578871345152  # the year 1 in workq's 64-bit nanoseconds, which wrap
-_CHUNK = 512
-
-
-class Queue:
-    """The jobs of one name, in a list for each place they can be in."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.is_paused = False
-        self.lists = [JobList() for _ in PLACES]
-        self.ready = self.lists[AT_READY]
-        self.uniques: dict[str, Job] = {}
-
-
-class Job:
-    """One job. Times are nanoseconds since 1970, TTR, TTL and back-off milliseconds."""
-
-    def __init__(self, id: bytes, queue: Queue, payload: bytes) -> None:
-        self.id = id
-        self.queue = queue
-        self.payload = payload
-        self.result: bytes | None = None
-        self.time: int | None = None
-        self.unique = ""
-        self.ttr = self.ttl = self.priority = self.backoff = 0
-        self.max_attempts = self.max_fails = self.attempts = self.fails = 0
-        self.state = NEW
-        self.at = AT_READY
-        self.created = 0
-        self.order = _UNSCHEDULED
-        self.added = 0
-        """Position of the record that brought it."""
-        self.changed = 0
-        """Position of the newest record about it."""
-        self.ready_at = 0
-        self.lease_until = 0
-        self.expires = NEVER
-        self.due = self.key = NEVER
-        self.slot = -1
-
-    def __lt__(self, other: Job) -> bool:
-        return self.comes_before(other)
-
-    def comes_before(self, other: Job) -> bool:
-        """Priority, then scheduled time (workq's, which wraps), then age, then id."""
-        if self.priority != other.priority:
-            return self.priority > other.priority
-        if self.order != other.order:
-            return self.order < other.order
-        if self.created != other.created:
-            return self.created < other.created
-        return self.id < other.id
-
-    @property
-    def is_foreground(self) -> bool:
-        """It belongs to a ``run``: nothing about it is logged."""
-        return self.ttl == 0
-
-    @property
-    def is_processed(self) -> bool:
-        return self.state == COMPLETED or self.state == FAILED
-
-
-class JobList:
-    """Jobs in order: short sorted lists in a row, so that adding and removing move few of them."""
-
-    def __init__(self) -> None:
-        self.chunks: list[list[Job]] = []
-        self.size = 0
-
-    def add(self, job: Job) -> None:
-        chunks = self.chunks
-        self.size += 1
-        if not chunks:
-            chunks.append([job])
-            return
-        chunk = chunks[-1]
-        number = len(chunks) - 1
-        if chunk[-1] < job:
-            chunk.append(job)
-        else:
-            number = self._find(job)
-            chunk = chunks[number]
-            insort(chunk, job)
-        if len(chunk) > 2 * _CHUNK:
-            chunks.insert(number + 1, chunk[_CHUNK:])
-            del chunk[_CHUNK:]
-
-    def remove(self, job: Job) -> None:
-        chunks = self.chunks
-        chunk = chunks[0]
-        number = 0
-        if chunk[0] is job:
-            del chunk[0]
-        else:
-            number = self._find(job)
-            chunk = chunks[number]
-            del chunk[bisect_left(chunk, job)]
-        self.size -= 1
-        if not chunk:
-            del chunks[number]
-
-    def _find(self, job: Job) -> int:
-        """Number of the first chunk whose last job is not before ``job``."""
-        chunks = self.chunks
-        low, high = 0, len(chunks) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if chunks[middle][-1] < job:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def first(self) -> Job:
-        return self.chunks[0][0]
-
-    def some(self, offset: int, limit: int) -> list[Job]:
-        found: list[Job] = []
-        for chunk in self.chunks:
-            if offset >= len(chunk):
-                offset -= len(chunk)
-                continue
-            found += chunk[offset : offset + limit - len(found)]
-            offset = 0
-            if len(found) >= limit:
-                break
-        return found
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __iter__(self) -> Iterator[Job]:
-        for chunk in self.chunks:
-            yield from chunk
-
-
-class Agenda:
-    """All jobs by when something is due: a heap that knows where each job is, so that none is in it twice.
-
-    A job whose time moves back keeps its place (``key``) until it comes to the top: most are gone before that.
-    """
-
-    def __init__(self) -> None:
-        self.heap: list[Job] = []
-
-    def put(self, job: Job, due: int) -> None:
-        """Add the job, or move it to its new time."""
-        job.due = due
-        if job.slot < 0:
-            job.key = due
-            self.heap.append(job)
-            self._rise(job, len(self.heap) - 1)
-        elif due < job.key:
-            job.key = due
-            self._rise(job, job.slot)
-
-    def first(self) -> Job | None:
-        """The job with something due first."""
-        heap = self.heap
-        while heap:
-            job = heap[0]
-            if job.key == job.due:
-                return job
-            job.key = job.due
-            self._sink(job, 0)
-        return None
-
-    def take(self, job: Job) -> None:
-        heap = self.heap
-        slot = job.slot
-        last = heap.pop()
-        job.slot = -1
-        if last is not job:
-            self._sink(last, slot)
-            self._rise(last, last.slot)
-
-    def _rise(self, job: Job, slot: int) -> None:
-        heap = self.heap
-        while slot > 0:
-            up = (slot - 1) >> 1
-            other = heap[up]
-            if other.key <= job.key:
-                break
-            heap[slot] = other
-            other.slot = slot
-            slot = up
-        heap[slot] = job
-        job.slot = slot
-
-    def _sink(self, job: Job, slot: int) -> None:
-        heap = self.heap
-        size = len(heap)
-        while True:
-            down = 2 * slot + 1
-            if down >= size:
-                break
-            other = heap[down]
-            if down + 1 < size:
-                right = heap[down + 1]
-                if right.key < other.key:
-                    down += 1
-                    other = right
-            if job.key <= other.key:
-                break
-            heap[slot] = other
-            other.slot = slot
-            slot = down
-        heap[slot] = job
-        job.slot = slot
+from lamina.engines.jobs.job import (
+    AT_COMPLETED,
+    AT_FAILED,
+    AT_LEASED,
+    AT_READY,
+    AT_SCHEDULED,
+    COMPLETED,
+    FAILED,
+    LEASED,
+    MS,
+    NEVER,
+    NEW,
+    PENDING,
+    Agenda,
+    Job,
+    Queue,
+)
 
 
 class State:
@@ -249,6 +45,9 @@ class State:
         self.agenda = Agenda()
         self.resumes_after = 0
         """Set while replaying behind a checkpoint: it may already hold what a record says."""
+        self.ahead = 0
+        """Nanoseconds by which the log's clock is ahead of the world's, which scheduled times are given in."""
+        self._traits = (0, 0, b"")
 
     # -- records -------------------------------------------------------------------------------------------------
 
@@ -263,13 +62,16 @@ class State:
         if kind == 3 and payload[1:8] == b"lamjob\0":
             self._apply_note(position, payload)
             return
-        job = self.jobs.get(payload[1:17])
+        result = b""
         if kind == 3 or kind == 4:
             result = codec.decode_result(payload)
         elif not 5 <= kind <= 8:
             raise codec.BadRecord(f"a record of the unknown kind {kind}")
         elif len(payload) != 17:
             raise codec.BadRecord("bytes behind the end of a record")
+        self._change(position, self.jobs.get(payload[1:17]), kind, result)
+
+    def _change(self, position: int, job: Job | None, kind: int, result: bytes) -> None:
         if job is None or (self.resumes_after and position <= job.changed):
             return
         if kind == 5 or kind == 6:
@@ -305,23 +107,28 @@ class State:
             if self.resumes_after and position <= old.changed:
                 return
             self.remove(old)  # expired while nobody wrote it down, or a cleaner of workq dropped its end
-        self.add(position, id, name, ttr, ttl, priority, max_attempts, max_fails, body, time, created)
+        job = self.add(position, id, name, ttr, ttl, priority, max_attempts, max_fails, body, time, created)
+        if self._traits[0] == position:
+            self.set_traits(job, self._traits[1], self._traits[2].decode("latin-1"))
 
     def _apply_note(self, position: int, payload: bytes) -> None:
         kind, id, number, text = codec.decode_note(payload)
         if kind == codec.PAUSE or kind == codec.RESUME:
             self.queue(text.decode("latin-1")).is_paused = kind == codec.PAUSE
             return
-        job = self.jobs.get(id)
-        if job is None or (self.resumes_after and position <= job.changed):
+        if kind == codec.TRAITS:
+            self._traits = (position + 1, number, text)  # of the job that comes next
             return
-        if kind == codec.REDRIVE:
+        job = self.jobs.get(id)
+        if kind > codec.BEYOND:
+            self._change(position, job, kind - codec.BEYOND, text)
+        elif job is None or (self.resumes_after and position <= job.changed):
+            return
+        elif kind == codec.REDRIVE:
             if job.state == FAILED:
                 self.redrive(position, job)
         elif job.is_processed:
             return
-        elif kind == codec.TRAITS:
-            self.set_traits(position, job, number, text.decode("latin-1"))
         elif kind == codec.RETRY:
             self.retry(position, job, number, text)
         elif kind == codec.TOUCH:
@@ -355,18 +162,22 @@ class State:
         if time is not None:
             job.time = time
             job.order = codec.wrapped(time)
-            job.ready_at = codec.clamped(time)
-            job.at = AT_SCHEDULED if time > position else AT_READY
+            job.ready_at = codec.clamped(time + self.ahead)
+            job.at = AT_SCHEDULED if job.ready_at > position else AT_READY
         if ttl:
-            job.expires = codec.clamped((created if time is None else time) + ttl * MS)
+            job.expires = self.expiry(job)
         self.jobs[id] = job
         job.queue.lists[job.at].add(job)
         self.agenda.put(job, self._due(job))
         return job
 
-    def set_traits(self, position: int, job: Job, backoff: int, unique: str) -> None:
+    def expiry(self, job: Job) -> int:
+        """When its life is over: counted from its time, if it has one, else from when it was made."""
+        start = job.created if job.time is None else job.time + self.ahead
+        return codec.clamped(start + job.ttl * MS)
+
+    def set_traits(self, job: Job, backoff: int, unique: str) -> None:
         """What workq's ``add`` cannot say."""
-        job.changed = position
         job.backoff = backoff
         job.unique = unique
         if unique:
@@ -393,12 +204,15 @@ class State:
         self._wait_again(position, job, delay)
 
     def release(self, position: int, job: Job, delay: int) -> None:
-        """The worker gives it back: the attempt does not count."""
+        """The worker gives it back: the attempt does not count, though for workq it did."""
+        if job.max_attempts and job.attempts >= job.max_attempts:
+            job.beyond = max(job.beyond, 1)
         job.attempts = max(job.attempts - 1, 0)
         self._wait_again(position, job, delay)
 
     def redrive(self, position: int, job: Job) -> None:
-        """A failed job starts again as if new."""
+        """A failed job starts again as if new. For workq it stays failed."""
+        job.beyond = 2
         job.attempts = job.fails = 0
         job.result = None
         if job.unique:
@@ -466,7 +280,11 @@ class State:
         return NEVER if job is None else job.due
 
     def restore(self, job: Job) -> None:
-        """Take in a job as a checkpoint has it."""
+        """Take in a job as a checkpoint has it; what is in the world's time is counted anew by the clock of now."""
+        if job.time is not None:
+            job.expires = self.expiry(job)
+            if job.state == NEW and job.at == AT_SCHEDULED:
+                job.ready_at = codec.clamped(job.time + self.ahead)
         self.jobs[job.id] = job
         job.queue.lists[job.at].add(job)
         self.agenda.put(job, self._due(job))

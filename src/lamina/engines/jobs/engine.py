@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from lamina import errors
 from lamina.clock import Clock, SteadyClock, SystemClock
-from lamina.engines.jobs import checkpoint, codec
-from lamina.engines.jobs.core import AT_FAILED, AT_LEASED, AT_READY, FAILED, MS, NEVER, Job, Queue, State, backed_off
+from lamina.engines.jobs import codec, loading
+from lamina.engines.jobs.core import State, backed_off
+from lamina.engines.jobs.job import AT_FAILED, AT_LEASED, AT_READY, FAILED, MS, NEVER, Job, Queue
+from lamina.engines.jobs.journal import Journal
 from lamina.engines.jobs.volatile import VolatileLog
 from lamina.engines.jobs.waiting import LeaseWaiter, Results, ResultWaiter, Workers, best_of
 from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError
@@ -28,10 +31,10 @@ from lamina.log.formats import JOBS
 from lamina.log.naming import NUMBERED
 from lamina.log.options import LogOptions
 from lamina.log.positions import Position
-from lamina.log.sync import Level, interval
+from lamina.log.sync import interval
 from lamina.log.writer import Log
 
-_MOST_PENDING = 1000  # records that are given to the log at once
+_TOLD_IN_NOTES = ((), (codec.START, codec.TIMEOUT), (codec.START, codec.TIMEOUT, codec.COMPLETE, codec.FAIL))
 _MOST_PER_TICK = 1000  # what falls due at once is done in pieces, so that nobody waits long for the lock
 
 DEFAULT_OPTIONS = LogOptions(sync=interval(1000))
@@ -53,13 +56,11 @@ class JobEngine:
         self.on_due: Callable[[], None] | None = None
         """Called when something falls due earlier than before: whoever calls ``tick`` has to come earlier."""
         self.lock = threading.RLock()
-        self._is_careful = False
-        self._pending: list[bytes] = []
-        """Records that the state has taken and the log not yet, from ``_first`` on."""
-        self._first = 0
+        self.journal = Journal(log, clock)
         self._known_due = NEVER
         self._stuck_until = 0
         self.replayed = 0  # records, at the start
+        self.ahead = 0  # nanoseconds, of the world's time
         self.checkpointed = 0
         """Up to where the checkpoint on disk covers the log."""
 
@@ -92,29 +93,15 @@ class JobEngine:
             threaded=threaded,
         )
         engine = cls(log, steady, folder, disk)
+        # A log that was written by a clock ahead of ours: its time goes on, or leases would last until we catch up.
+        engine.ahead = steady.not_before(log.position)
         try:
-            engine._load()
+            loading.load(engine)
         except BaseException:
             log.close()
             raise
-        engine._forget_expired()
+        loading.forget_expired(engine)
         return engine
-
-    def _load(self) -> None:
-        assert isinstance(self.log, Log) and self.folder is not None
-        self.state, self.checkpointed, self.replayed = checkpoint.load(self.files, self.folder, self.log.reader)
-
-    def _forget_expired(self) -> None:
-        """What expired while nobody was here; as in workq it counts nowhere, and leaves no empty queue."""
-        now = self.clock.now_ns()
-        touched = {job.queue.name for job in self.state.agenda.heap if job.expires <= now}
-        while self.state.next_due() <= self.clock.now_ns():
-            self.tick()
-        self.evicted = 0
-        for name in touched:
-            queue = self.state.queues[name]
-            if not any(queue.lists) and not queue.is_paused:
-                del self.state.queues[name]
 
     def close(self) -> None:
         try:
@@ -144,24 +131,20 @@ class JobEngine:
             if time is not None:
                 if time <= codec.ZERO_TIME:
                     time = None  # as workq: the zero time is no time
-                elif time + ttl * MS <= now:
+                elif time + self.ahead + ttl * MS <= now:
                     raise errors.BadJob("Invalid Time", hint="time + ttl is past")
             state = self.state
             if id in state.jobs:
                 raise errors.DuplicateJob("Duplicate job")
             queue = state.queue(name)
             if unique and unique in queue.uniques:
-                raise errors.DuplicateJob(
-                    "Duplicate job", hint=f"a job of {name} with the key {unique} is not done yet"
-                )
+                raise errors.DuplicateJob("Duplicate job", hint=f"a job with the key {unique} is not done yet")
             record = codec.encode_job(id, name, ttr, ttl, priority, max_attempts, max_fails, payload, time, now)
-            if unique or backoff:
-                traits = codec.encode_note(codec.TRAITS, id, backoff, unique.encode())
-            position = self._append(record)
+            traits = codec.encode_note(codec.TRAITS, id, backoff, unique.encode()) if unique or backoff else None
+            position = self._append(record, traits)
             job = state.add(position, id, name, ttr, ttl, priority, max_attempts, max_fails, payload, time, now)
-            if unique or backoff:
-                position = self._append(traits)
-                state.set_traits(position, job, backoff, unique)
+            if traits is not None:
+                state.set_traits(job, backoff, unique)
             if job.at == AT_READY:
                 self._serve(queue)
             self._look_at_due()
@@ -186,25 +169,28 @@ class JobEngine:
     def lease(self, names: Sequence[str], most: int = 1) -> tuple[list[Job], int]:
         """Up to ``most`` jobs that are ready in any of the queues, best first, and the position to wait for."""
         with self.lock:
-            now = self._now()
-            state = self.state
-            if most == 1 and len(names) == 1:  # what nearly everybody asks for
-                queue = state.queue(names[0])
-                if not queue.ready.size or queue.is_paused:
-                    return [], 0
-                job = queue.ready.first()
-                position = self._start(job, now)
-                self._look_at_due()
-                return [job], position
-            queues = [state.queue(name) for name in dict.fromkeys(names)]
-            jobs: list[Job] = []
-            position = 0
-            while len(jobs) < most and (best := best_of(queues)) is not None:
-                position = self._start(best, now) or position
-                jobs.append(best)
-            if jobs:
-                self._look_at_due()
-            return jobs, position
+            self._now()
+            return self._hand_out(names, most)
+
+    def _hand_out(self, names: Sequence[str], most: int) -> tuple[list[Job], int]:
+        state = self.state
+        if most == 1 and len(names) == 1:  # what nearly everybody asks for
+            queue = state.queue(names[0])
+            if not queue.ready.size or queue.is_paused:
+                return [], 0
+            job = queue.ready.first()
+            position = self._start(job)
+            self._look_at_due()
+            return [job], position
+        queues = [state.queue(name) for name in dict.fromkeys(names)]
+        jobs: list[Job] = []
+        position = 0
+        while len(jobs) < most and (best := best_of(queues)) is not None:
+            position = self._start(best) or position
+            jobs.append(best)
+        if jobs:
+            self._look_at_due()
+        return jobs, position
 
     def expect_job(self, waiter: LeaseWaiter) -> None:
         """Hand the next job of those names to ``waiter``; ``workers.remove`` takes it off again."""
@@ -225,7 +211,7 @@ class JobEngine:
         with self.lock:
             self._now()
             job = self._unprocessed(id)
-            position = self._log(job, codec.encode_result(codec.COMPLETE, id, result))
+            position = self._log(job, codec.COMPLETE, result)
             self.state.complete(position, job, result)
             self.results.tell(job)
             return 0 if job.is_foreground else position
@@ -235,13 +221,15 @@ class JobEngine:
         with self.lock:
             self._now()
             job = self._unprocessed(id)
-            if job.max_fails > job.fails + 1 and not for_good:
+            has_attempts = not job.max_attempts or job.attempts < job.max_attempts
+            if job.max_fails > job.fails + 1 and has_attempts and not for_good:
                 delay = backed_off(job, job.fails + 1)
-                position = self._log(job, codec.encode_note(codec.RETRY, id, delay, result))
+                self.state.timeout(self._log(job, codec.TIMEOUT), job)  # what workq can see of it
+                position = self._note(job, codec.RETRY, delay, result)
                 self.state.retry(position, job, delay, result)
                 self._after_return(job)
             else:
-                position = self._log(job, codec.encode_result(codec.FAIL, id, result))
+                position = self._log(job, codec.FAIL, result)
                 self.state.fail(position, job, result)
                 self.results.tell(job)
             return 0 if job.is_foreground else position
@@ -250,7 +238,7 @@ class JobEngine:
         with self.lock:
             self._now()
             job = self._known(id)
-            position = self._log(job, codec.encode_plain(codec.DELETE, id))
+            position = self._log(job, codec.DELETE)
             self.state.remove(job)
             return 0 if job.is_foreground else position
 
@@ -259,7 +247,7 @@ class JobEngine:
         with self.lock:
             self._now()
             job = self._leased(id)
-            position = self._log(job, codec.encode_note(codec.TOUCH, id, ttr))
+            position = self._note(job, codec.TOUCH, ttr)
             self.state.touch(position, job, ttr)
             self._look_at_due()
             return 0 if job.is_foreground else position
@@ -269,7 +257,9 @@ class JobEngine:
         with self.lock:
             self._now()
             job = self._leased(id)
-            position = self._log(job, codec.encode_note(codec.RELEASE, id, delay))
+            if not job.max_attempts or job.attempts < job.max_attempts:
+                self.state.timeout(self._log(job, codec.TIMEOUT), job)  # what workq can see of it
+            position = self._note(job, codec.RELEASE, delay)
             self.state.release(position, job, delay)
             self._after_return(job)
             return 0 if job.is_foreground else position
@@ -283,7 +273,7 @@ class JobEngine:
                 raise errors.BadJob("Not failed", hint="only a failed job can be driven again")
             if job.unique and job.unique in job.queue.uniques:
                 raise errors.DuplicateJob("Duplicate job", hint=f"a job with the key {job.unique} is not done yet")
-            position = self._log(job, codec.encode_note(codec.REDRIVE, id))
+            position = self._note(job, codec.REDRIVE)
             self.state.redrive(position, job)
             self._after_return(job)
             return 0 if job.is_foreground else position
@@ -332,12 +322,16 @@ class JobEngine:
         """Do what has fallen due. Returns the seconds until more does, None if nothing will."""
         with self.lock:
             self._do_due(self.clock.now_ns(), _MOST_PER_TICK)
-            self._push_or_undo()
+            with suppress(StorageError):  # whoever waits for a record is told
+                self.push()
             self._known_due = due = max(self.state.next_due(), self._stuck_until)
             return None if due == NEVER else max(due - self.clock.now_ns(), 0) / 1e9
 
     def _now(self) -> int:
         now = self.clock.now_ns()
+        if self.journal.pending and self.journal.is_old(now):
+            with suppress(StorageError):
+                self.push()
         if self.state.next_due() <= now:
             self._do_due(now, _MOST_PER_TICK)
         return now
@@ -347,6 +341,9 @@ class JobEngine:
         if now < self._stuck_until:
             return
         try:
+            if self._stuck_until:
+                self._stuck_until = 0
+                self._serve_all()
             while most and self.state.next_due() <= now:
                 most -= 1
                 job = self.state.agenda.first()
@@ -358,11 +355,11 @@ class JobEngine:
     def _do(self, job: Job, now: int) -> None:
         state = self.state
         if job.expires <= now:
-            self._log(job, codec.encode_plain(codec.EXPIRE, job.id))
+            self._log(job, codec.EXPIRE)
             self.evicted += not job.is_processed
             state.remove(job)
         elif job.at == AT_LEASED:
-            position = self._log(job, codec.encode_plain(codec.TIMEOUT, job.id))
+            position = self._log(job, codec.TIMEOUT)
             state.timeout(position, job)
             if job.is_processed:
                 self.results.tell(job)
@@ -385,12 +382,16 @@ class JobEngine:
         """Hand ready jobs to waiting workers."""
         workers = self.workers
         while queue.ready.size and not queue.is_paused and (waiter := workers.first(queue.name)) is not None:
+            jobs, position = self._hand_out(waiter.names, waiter.most)
             workers.remove(waiter)
-            jobs, position = self.lease(waiter.names, waiter.most)
             waiter.deliver(jobs, position)
 
-    def _start(self, job: Job, now: int) -> int:
-        position = self._log(job, codec.encode_plain(codec.START, job.id), now)
+    def _serve_all(self) -> None:
+        for name in self.workers.names():
+            self._serve(self.state.queue(name))
+
+    def _start(self, job: Job) -> int:
+        position = self._log(job, codec.START)
         self.state.start(position, job)
         return 0 if job.is_foreground else position
 
@@ -420,41 +421,36 @@ class JobEngine:
 
     # -- the log -------------------------------------------------------------------------------------------------
 
-    def _log(self, job: Job, record: bytes, now: int = 0) -> int:
+    def _log(self, job: Job, kind: int, result: bytes = b"") -> int:
         """Log a change of a job; those in the foreground live without a log."""
         if job.is_foreground:
-            return now or self.clock.now_ns()
-        return self._append(record)
+            return self.clock.now_ns()
+        if job.beyond and kind in _TOLD_IN_NOTES[job.beyond]:
+            return self._note(job, codec.BEYOND + kind, 0, result)
+        if kind == codec.COMPLETE or kind == codec.FAIL:
+            return self._append(codec.encode_result(kind, job.id, result))
+        return self._append(codec.encode_plain(kind, job.id))
 
-    def _append(self, record: bytes) -> int:
-        """Put a record behind the others; the log is given many at once. Returns its position."""
-        pending = self._pending
-        if not pending:
-            self._first = max(self.clock.now_ns(), self.log.next_position)
-        pending.append(record)
-        position = self._first + len(pending) - 1
-        if self._is_careful:
-            self.push()
-            if isinstance(self.log, Log):
-                self.log.wait(Position(position), Level.WRITTEN)
-            self._is_careful = False
-        elif len(pending) >= _MOST_PENDING:
-            self._push_or_undo()
-        return position
+    def _note(self, job: Job, kind: int, number: int = 0, text: bytes = b"") -> int:
+        if job.is_foreground:
+            return self.clock.now_ns()
+        return self._append(codec.encode_note(kind, job.id, number, text))
 
-    def _push_or_undo(self) -> None:
+    def _append(self, record: bytes, before: bytes | None = None) -> int:
         try:
-            self.push()
+            return self.journal.append(record, before)
         except StorageError as error:
             self.undo_refused(error)
             raise
 
     def push(self) -> None:
-        """Give the log what is pending. Raises: LogFailed, LogClosed."""
+        """Give the log what is pending. Raises: LogFailed, LogClosed; then the state is what the log has."""
         with self.lock:
-            if self._pending:
-                pending, self._pending = self._pending, []
-                self.log.append_at(Position(self._first), pending)
+            try:
+                self.journal.push()
+            except StorageError as error:
+                self.undo_refused(error)
+                raise
 
     def settle(self, position: int) -> None:
         """Wait until what was done up to ``position`` is as safe as the policy promises.
@@ -484,17 +480,19 @@ class JobEngine:
         if isinstance(error, LogClosed) or not isinstance(self.log, Log):
             return
         with self.lock:
-            if self._is_careful:
+            journal = self.journal
+            if journal.is_careful:
                 return
             # Nothing may be under way while the log is read: what was appended is in it, or refused.
-            self.push()
+            with suppress(StorageError):
+                journal.push()
             self.log.run_round()
-            self._is_careful = not isinstance(error, LogFailed)
-            foreground = [job for job in self.state.jobs.values() if job.is_foreground]
-            names = self.state.queues
-            self._load()
-            for job in foreground:
-                job.queue, job.slot = self.state.queue(job.queue.name), -1
-                self.state.restore(job)
-            for name in names:
-                self.state.queue(name)
+            loading.reload(self)
+            journal.is_careful = not isinstance(error, LogFailed)
+            # Jobs that are back are handed out, and fall due, as if nothing had been.
+            self._known_due = NEVER
+            try:
+                self._serve_all()
+            except StorageError:
+                self._stuck_until = self.clock.now_ns() + 1000 * MS
+            self._look_at_due()

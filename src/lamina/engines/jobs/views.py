@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
-from lamina.engines.jobs.core import AT_READY, COMPLETED, NEVER, PLACES, Job, Queue
+from lamina.engines.jobs.job import AT_READY, COMPLETED, NEVER, PLACES, Job, Queue
 from lamina.errors import BadJob
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from lamina.engines.jobs.core import Job, Queue
+from lamina.engines.jobs.job import Job, Queue
 
 
 class LeaseWaiter:
@@ -47,6 +47,9 @@ class Workers:
                 if not waiting:
                     del self._by_name[name]
         return was_there
+
+    def names(self) -> list[str]:
+        return list(self._by_name)
 
     def first(self, name: str) -> LeaseWaiter | None:
         waiting = self._by_name.get(name)

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
-from lamina.engines.jobs.core import AT_LEASED, AT_READY, AT_SCHEDULED, PLACES, Job
 from lamina.engines.jobs.engine import JobEngine
+from lamina.engines.jobs.job import AT_LEASED, AT_READY, AT_SCHEDULED, PLACES, Job
 from lamina.engines.jobs.waiting import LeaseWaiter
 from lamina.errors import JobNotFound, LaminaError
 from lamina.server.workq import commands as c

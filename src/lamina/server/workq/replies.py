@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from lamina.engines.jobs.core import AT_READY, AT_SCHEDULED, COMPLETED, Job, Queue
+from lamina.engines.jobs.job import AT_READY, AT_SCHEDULED, COMPLETED, Job, Queue
 from lamina.errors import DiskFull, JobNotFound, LaminaError, StorageError
 
 OK = b"+OK\r\n"

@@ -1,0 +1,1 @@
+"""Talking to a server: ``lamina.client.workq`` for jobs."""

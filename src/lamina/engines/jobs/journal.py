@@ -1,0 +1,58 @@
+"""Records on their way from the state, which has taken them, to the log.
+
+They are handed over many at once, so the engine chooses their positions. Not locked: the engine's lock guards it.
+"""
+
+from __future__ import annotations
+
+from lamina.clock import Clock
+from lamina.engines.jobs.volatile import VolatileLog
+from lamina.log.positions import Position
+from lamina.log.sync import Level
+from lamina.log.writer import Log
+
+MOST = 1000  # records that are handed over at once
+_LONGEST_NS = 1_000_000  # and for how long they may gather: their positions are times
+
+
+class Journal:
+    """What is pending, from ``first`` on, nanosecond by nanosecond."""
+
+    def __init__(self, log: Log | VolatileLog, clock: Clock) -> None:
+        self.log = log
+        self.clock = clock
+        self.pending: list[bytes] = []
+        self.first = 0
+        self.is_careful = False
+        """A record was refused: until one gets through, each is written before its change is made."""
+
+    def append(self, record: bytes, before: bytes | None = None) -> int:
+        """Put a record behind the others. Returns its position. Raises: StorageError; then it is not in the log.
+
+        ``before`` goes right in front of it: a power cut in between leaves what means nothing by itself.
+        """
+        pending = self.pending
+        if not pending:
+            self.first = max(self.clock.now_ns(), self.log.next_position)
+        if before is not None:
+            pending.append(before)
+        pending.append(record)
+        position = self.first + len(pending) - 1
+        if self.is_careful:
+            self.push()
+            if isinstance(self.log, Log):
+                self.log.wait(Position(position), Level.WRITTEN)
+            self.is_careful = False
+        elif len(pending) >= MOST:
+            self.push()
+        return position
+
+    def push(self) -> None:
+        """Give the log what is pending. Raises: LogFailed, LogClosed; then it is lost."""
+        if self.pending:
+            pending, self.pending = self.pending, []
+            self.log.append_at(Position(self.first), pending)
+
+    def is_old(self, now_ns: int) -> bool:
+        """What is pending has gathered for so long that who comes next should have another time."""
+        return now_ns > self.first + _LONGEST_NS
