@@ -7,7 +7,7 @@ cdef class Fields:
     @cython.locals(data=bytes, at=Py_ssize_t, number="unsigned long long", byte="unsigned long long", shift=int)
     cdef unsigned long long number(self) except? 0
     @cython.locals(number="unsigned long long")
-    cdef unsigned long long span(self) except? 0
+    cdef unsigned long long up_to(self, unsigned long long most) except? 0
     @cython.locals(end=Py_ssize_t)
     cdef bytes text(self, unsigned long long size)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -14,6 +14,7 @@ from lamina.engines.jobs.api import (
     Seconds,
     check_name,
     check_payload,
+    error_text,
     job_fields,
     result_of,
     to_ms,
@@ -21,7 +22,7 @@ from lamina.engines.jobs.api import (
 from lamina.engines.jobs.job import Job
 from lamina.engines.jobs.views import JobResult, JobView, QueueView, parse_id, show_id
 from lamina.engines.jobs.waiting import LeaseWaiter
-from lamina.errors import BadJob
+from lamina.errors import BadJob, JobNotFound, LaminaError
 
 if TYPE_CHECKING:
     from lamina.engines.jobs.api import Jobs
@@ -35,7 +36,7 @@ class AsyncJobs:
         self._engine = jobs.engine
 
     async def add(self, name: str, payload: bytes, **options: object) -> str:
-        fields = job_fields(name, payload, self._engine.clock.now_ns(), **options)  # type: ignore[arg-type]
+        fields = job_fields(name, payload, self._engine.world_ns(), **options)  # type: ignore[arg-type]
         await self._engine.settled(self._engine.add(*fields))
         return show_id(fields[0])
 
@@ -43,7 +44,7 @@ class AsyncJobs:
         position, ids = 0, []
         try:
             for payload in payloads:
-                fields = job_fields(name, payload, self._engine.clock.now_ns(), **options)  # type: ignore[arg-type]
+                fields = job_fields(name, payload, self._engine.world_ns(), **options)  # type: ignore[arg-type]
                 position = self._engine.add(*fields)
                 ids.append(show_id(fields[0]))
         finally:
@@ -66,6 +67,8 @@ class AsyncJobs:
                 if left <= 0:
                     return None
             return result_of(job)
+        except JobNotFound:  # somebody deleted it
+            return None
         finally:
             self._engine.forget(job)
 
@@ -79,8 +82,9 @@ class AsyncJobs:
         if self._engine.expect_result(job.id, done).is_processed:
             return True
         try:
-            async with asyncio.timeout(seconds):
-                await told.wait()
+            with self._jobs.woken_at_close(lambda: loop.call_soon_threadsafe(told.set)):
+                async with asyncio.timeout(seconds):
+                    await told.wait()
             return True
         except TimeoutError:
             return False
@@ -97,14 +101,17 @@ class AsyncJobs:
         self._jobs._keeper.keep(job.lease)
         try:
             yield job
+            if not job.is_over:
+                await job.complete(job.result)
         except BaseException as error:
             if not job.is_over:
-                await job.fail(f"{type(error).__name__}: {error}".encode())
+                try:
+                    await job.fail(error_text(error))
+                except LaminaError as problem:  # what went wrong first is what matters
+                    error.add_note(f"and the job could not be failed: {problem}")
             raise
         finally:
             self._jobs._keeper.let_go(job.lease)
-        if not job.is_over:
-            await job.complete(job.result)
 
     async def lease_many(self, *names: str, most: int, wait: Seconds = 0) -> list[AsyncLeased]:
         for name in names:
@@ -133,16 +140,18 @@ class AsyncJobs:
         waiter = LeaseWaiter(names, most, deliver)
         self._engine.expect_job(waiter)
         try:
-            async with asyncio.timeout(seconds):
-                return await asyncio.shield(found)
+            with self._jobs.woken_at_close(lambda: loop.call_soon_threadsafe(tell, [], 0)):
+                async with asyncio.timeout(seconds):
+                    return await asyncio.shield(found)
         except TimeoutError:
             self._engine.leave(waiter)
             return delivered[0] if delivered else ([], 0)
         except BaseException:
             # Cancelled: whoever came meanwhile goes back to the queue, as if nobody had asked.
             self._engine.leave(waiter)
-            for job in delivered[0][0] if delivered else ():
-                self._engine.release(job.id)
+            with suppress(LaminaError):
+                for job in delivered[0][0] if delivered else ():
+                    self._engine.release(job.id)
             raise
 
     async def complete(self, id: str, result: bytes = b"") -> None:

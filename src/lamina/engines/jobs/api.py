@@ -11,8 +11,8 @@ Threads: every method is safe from any thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -23,7 +23,7 @@ from lamina.engines.jobs.keeping import Keeper
 from lamina.engines.jobs.upkeep import Upkeep
 from lamina.engines.jobs.views import JobResult, JobView, QueueView, parse_id, show_id
 from lamina.engines.jobs.waiting import LeaseWaiter
-from lamina.errors import BadJob, JobNotFound
+from lamina.errors import BadJob, JobNotFound, LaminaError, LogClosed
 
 if TYPE_CHECKING:
     from lamina.engines.jobs.aio import AsyncJobs
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Seconds = float | timedelta
 
 DAY_S: Final = 86_400
+_LONGEST_ERROR: Final = 10_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_PAYLOAD: Final = 1 << 20
 _NAME_LETTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
@@ -45,9 +46,14 @@ class Jobs:
         self._upkeep = Upkeep(engine, clean_ms=clean_ms)
         self._upkeep.start()
         self._keeper = Keeper(engine)
+        self._wakers: set[Callable[[], object]] = set()
+        self._is_closed = False
 
     def close(self) -> None:
-        """Write and sync everything and stop. Raises: what kept records out of the log."""
+        """Write and sync everything and stop; who waits is told. Raises: what kept records out of the log."""
+        self._is_closed = True
+        for wake in list(self._wakers):
+            wake()
         self._keeper.stop()
         self._upkeep.stop()
         self._upkeep.checkpoint_at_stop()
@@ -60,6 +66,21 @@ class Jobs:
 
         return AsyncJobs(self)
 
+    @contextmanager
+    def woken_at_close(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Around a wait. Raises: LogClosed, when it is over, if that was why."""
+        self._wakers.add(wake)
+        try:
+            self._check_open()
+            yield
+        finally:
+            self._wakers.discard(wake)
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LogClosed("the jobs are closed", hint="open the data folder again")
+
     # -- giving work -----------------------------------------------------------------------------------------------
 
     def add(self, name: str, payload: bytes, **options: object) -> str:
@@ -71,7 +92,7 @@ class Jobs:
         ``backoff`` (seconds before the first retry, doubled each time).
         Raises: DuplicateJob, BadJob, StorageError.
         """
-        fields = job_fields(name, payload, self.engine.clock.now_ns(), **options)  # type: ignore[arg-type]
+        fields = job_fields(name, payload, self.engine.world_ns(), **options)  # type: ignore[arg-type]
         self.engine.settle(self.engine.add(*fields))
         return show_id(fields[0])
 
@@ -80,7 +101,7 @@ class Jobs:
         position, ids = 0, []
         try:
             for payload in payloads:
-                fields = job_fields(name, payload, self.engine.clock.now_ns(), **options)  # type: ignore[arg-type]
+                fields = job_fields(name, payload, self.engine.world_ns(), **options)  # type: ignore[arg-type]
                 position = self.engine.add(*fields)
                 ids.append(show_id(fields[0]))
         finally:
@@ -105,11 +126,12 @@ class Jobs:
         try:
             self.engine.expect_result(job.id, done)
             left = to_ms("timeout", timeout) / 1000
-            while not job.is_processed and not told.wait(max(left, 0)):
-                # A worker has it: its lease, which may grow, is waited for too.
-                left = (job.lease_until - self.engine.clock.now_ns()) / 1e9
-                if left <= 0:
-                    return None
+            with self.woken_at_close(told.set):
+                while not job.is_processed and not told.wait(max(left, 0)):
+                    # A worker has it: its lease, which may grow, is waited for too.
+                    left = (job.lease_until - self.engine.clock.now_ns()) / 1e9
+                    if left <= 0:
+                        return None
             return result_of(job)
         finally:
             self.engine.results.remove(job.id, done)
@@ -132,14 +154,17 @@ class Jobs:
         self._keeper.keep(job)
         try:
             yield job
+            if not job.is_over:
+                job.complete(job.result)
         except BaseException as error:
             if not job.is_over:
-                job.fail(f"{type(error).__name__}: {error}".encode())
+                try:
+                    job.fail(error_text(error))
+                except LaminaError as problem:  # what went wrong first is what matters
+                    error.add_note(f"and the job could not be failed: {problem}")
             raise
         finally:
             self._keeper.let_go(job)
-        if not job.is_over:
-            job.complete(job.result)
 
     def lease_many(self, *names: str, most: int, wait: Seconds = 0) -> list[Leased]:
         """Up to ``most`` jobs at once, each to be completed or failed by the caller within its time to run."""
@@ -164,11 +189,13 @@ class Jobs:
         waiter = LeaseWaiter(names, most, deliver)
         self.engine.expect_job(waiter)
         try:
-            told.wait(seconds)
+            with self.woken_at_close(told.set):
+                told.wait(seconds)
         except BaseException:  # interrupted: a job that came meanwhile goes back, as if nobody had asked
             self.engine.leave(waiter)
-            for job in found[0][0] if found else ():
-                self.engine.release(job.id)
+            with suppress(LaminaError):
+                for job in found[0][0] if found else ():
+                    self.engine.release(job.id)
             raise
         self.engine.leave(waiter)
         return found[0] if found else ([], 0)
@@ -203,7 +230,10 @@ class Jobs:
             told.set()
 
         job = self.engine.expect_result(parse_id(id), done)
-        if not job.is_processed and not (wait and told.wait(to_ms("wait", wait) / 1000)):
+        if not job.is_processed and wait:
+            with self.woken_at_close(told.set):
+                told.wait(to_ms("wait", wait) / 1000)
+        if not job.is_processed:
             self.engine.results.remove(job.id, done)
             return None
         self.engine.settle(0 if job.is_foreground else job.changed)
@@ -218,7 +248,7 @@ class Jobs:
 
     def redrive_queue(self, name: str, limit: int = 1000) -> int:
         """The same for the failed jobs of a queue. Returns how many."""
-        done, position = self.engine.redrive_queue(check_name(name), limit)
+        done, position = self.engine.redrive_queue(check_name(name), check_count("limit", limit))
         self.engine.settle(position)
         return done
 
@@ -238,6 +268,8 @@ class Jobs:
         """Jobs of a queue in one state, in the order in which they are handed out. Raises: JobNotFound, BadJob."""
         if state not in PLACES:
             raise BadJob(f"{state!r} is no state of a job", hint=f"one of {', '.join(PLACES)}")
+        check_count("offset", offset)
+        check_count("limit", limit)
         with self.engine.lock:
             self.engine.tick()
             queue = self.engine.state.queues.get(name)
@@ -326,9 +358,9 @@ def job_fields(
     time = None if at is None else (at - _EPOCH) // timedelta(microseconds=1) * 1000
     if delay:
         time = now_ns + to_ms("delay", delay) * 1_000_000
-    for what, number, most in (("priority", abs(priority), 2**31 - 1), *_limits(max_attempts, max_fails)):
-        if not isinstance(number, int) or not 0 <= number <= most:
-            raise BadJob(f"{what} of {number!r} cannot be", hint=f"at most {most}")
+    check_count("priority", priority, -(2**31), 2**31 - 1)
+    check_count("max_attempts", max_attempts, 0, 255)
+    check_count("max_fails", max_fails, 0, 255)
     if unique:
         check_name(unique, "unique key")
     return (
@@ -346,8 +378,15 @@ def job_fields(
     )
 
 
-def _limits(max_attempts: int, max_fails: int) -> tuple[tuple[str, int, int], ...]:
-    return ("max_attempts", max_attempts, 255), ("max_fails", max_fails, 255)
+def check_count(what: str, number: int, least: int = 0, most: int = 2**32) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+        raise BadJob(f"{what} of {number!r} cannot be", hint=f"{least} to {most}")
+    return number
+
+
+def error_text(error: BaseException) -> bytes:
+    """What a failed job remembers of an exception."""
+    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR].encode(errors="backslashreplace")
 
 
 def to_ms(what: str, value: Seconds, least_ms: int = 0, most_s: int = 30 * DAY_S) -> int:

@@ -30,7 +30,8 @@ _TIME = struct.Struct(">BqiH")  # version, seconds since the year 1, nanoseconds
 _UTC = 0xFFFF  # -1, as Go writes it
 _YEAR_1 = 62135596800  # seconds from there to 1970
 _SECOND = 1_000_000_000
-LONGEST_MS = 1 << 42  # 139 years
+LONGEST_MS = 1 << 42  # 139 years: what time in 64 bits can hold
+_32_BITS = 0xFFFF_FFFF
 ZERO_TIME = -_YEAR_1 * _SECOND
 """What workq takes for "not scheduled"."""
 NO_TIME = _TIME.pack(1, 0, 0, _UTC)
@@ -135,11 +136,10 @@ class Fields:
             shift += 7
         raise BadRecord("a number is cut short")
 
-    def span(self) -> int:
-        """A number of milliseconds that time can hold."""
+    def up_to(self, most: int) -> int:
         number = self.number()
-        if number > LONGEST_MS:
-            raise BadRecord(f"a span of {number} ms")
+        if number > most:
+            raise BadRecord(f"a number of {number} where {most} is the most")
         return number
 
     def text(self, size: int) -> bytes:
@@ -159,11 +159,11 @@ def decode_job(payload: bytes) -> tuple[bytes, str, int, int, int, int, int, byt
     """The values that ``encode_job`` takes. Raises: BadRecord."""
     fields = Fields(payload, 17)
     name = fields.text(fields.number()).decode("latin-1")
-    ttr = fields.span()
-    ttl = fields.span()
-    zigzag = fields.number()
-    max_attempts = fields.number()
-    max_fails = fields.number()
+    ttr = fields.up_to(LONGEST_MS)
+    ttl = fields.up_to(LONGEST_MS)
+    zigzag = fields.up_to(_32_BITS)
+    max_attempts = fields.up_to(_32_BITS)
+    max_fails = fields.up_to(_32_BITS)
     body = fields.text(fields.number())
     end = fields.at
     if end + 30 != len(payload):
@@ -197,7 +197,7 @@ def decode_note(payload: bytes) -> tuple[int, bytes, int, bytes]:
     if len(body) < 17:
         raise BadRecord("a note is too short")
     fields = Fields(body, 16)
-    number = fields.span()
+    number = fields.up_to(LONGEST_MS)
     return payload[len(NOTE_PREFIX)], body[:16], number, body[fields.at :]
 
 

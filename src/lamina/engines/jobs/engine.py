@@ -50,15 +50,14 @@ class JobEngine:
         self.files = files
         self.clock = clock
         self.state = State()
-        self.evicted = 0  # jobs that expired before they were processed, since the start
+        self.evicted = 0  # unprocessed jobs that expired since the start
         self.workers = Workers()
         self.results = Results()
         self.on_due: Callable[[], None] | None = None
         """Called when something falls due earlier than before: whoever calls ``tick`` has to come earlier."""
         self.lock = threading.RLock()
         self.journal = Journal(log, clock)
-        self._known_due = NEVER
-        self._stuck_until = 0
+        self._known_due, self._stuck_until = NEVER, 0
         self.replayed = 0  # records, at the start
         self.ahead = 0  # nanoseconds, of the world's time
         self.checkpointed = 0
@@ -104,10 +103,9 @@ class JobEngine:
         return engine
 
     def close(self) -> None:
-        try:
+        with suppress(StorageError):
             self.push()
-        finally:
-            self.log.close()
+        self.log.close()
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
@@ -326,6 +324,10 @@ class JobEngine:
                 self.push()
             self._known_due = due = max(self.state.next_due(), self._stuck_until)
             return None if due == NEVER else max(due - self.clock.now_ns(), 0) / 1e9
+
+    def world_ns(self) -> int:
+        """What scheduled times are given in."""
+        return self.clock.now_ns() - self.ahead
 
     def _now(self) -> int:
         now = self.clock.now_ns()

@@ -76,11 +76,14 @@ class Keeper:
         with self._lock:
             due = [lease for lease, by in self._kept.items() if by <= now]
         for lease in due:
+            again = now + lease.ttr_s / 2
             try:
                 lease.extend()
             except JobError:  # it was too late, or somebody else ended it
                 self.let_go(lease)
-                continue
+            except LaminaError as error:
+                logger.warning("a lease could not be extended: %s", error)
+                again = now + min(lease.ttr_s / 4, 1.0)
             with self._lock:
                 if lease in self._kept:
-                    self._kept[lease] = now + lease.ttr_s / 2
+                    self._kept[lease] = again
