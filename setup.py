@@ -17,7 +17,7 @@ speed = Extension(
     extra_compile_args=["-O3"],
 )
 AS_WRITTEN = {
-    "lamina.engines.jobs": ("codec", "core", "checkpoint", "engine"),
+    "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "journal", "engine"),
     "lamina.server.workq": ("parse", "replies", "answers", "door"),
 }
 twins = [
