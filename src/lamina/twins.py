@@ -17,10 +17,13 @@ def stand_in(package: str, *names: str) -> bool:
     """
     if os.environ.get("LAMINA_PURE") == "1":
         return False
-    for name in names:
+    for done, name in enumerate(names):
         try:
             twin = importlib.import_module(f"{package}._{name}")
         except ImportError:
+            for taken in names[:done]:  # all of them or none: they are made for each other
+                del sys.modules[f"{package}.{taken}"]
+                delattr(sys.modules[package], taken)
             return False
         sys.modules[f"{package}.{name}"] = twin
         setattr(sys.modules[package], name, twin)

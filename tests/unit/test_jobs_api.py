@@ -192,7 +192,9 @@ def test_the_widest_values_are_taken(jobs: Jobs) -> None:
         "n" * 255, bytes(1 << 20), ttr=86_400, ttl=30 * 86_400, priority=2**31 - 1, max_attempts=255, max_fails=255
     )
     assert jobs.show(id).ttl_ms == 2_592_000_000
-    assert jobs.show(jobs.add("q", b"", ttr=0, ttl=86_400)).ttr_ms == 1
+    assert jobs.show(jobs.add("q", b"", ttr=0.001, ttl=86_400)).ttr_ms == 1
+    with pytest.raises(BadJob):
+        jobs.add("q", b"", ttr=0)
 
 
 def test_the_lowest_priority_is_taken(jobs: Jobs) -> None:

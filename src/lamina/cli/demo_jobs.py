@@ -100,10 +100,12 @@ class Orders:
 
     def until_the_kill(self, server: Server, do: Callable[[WorkqClient], None]) -> None:
         try:
-            with server.client() as client, suppress(Disconnected):
+            with server.client() as client:
                 do(client)
-        finally:
-            self.are_under_way.set()
+        except BaseException as error:
+            self.are_under_way.set()  # whatever it is, nothing more will come
+            if not isinstance(error, Disconnected):
+                raise
 
 
 def jobs_part(folder: Path, show: Callable[[str], None]) -> dict[str, int]:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from lamina.cli.jobs_place import Place
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LARGEST: Final = 1 << 20  # bytes of a payload
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]
@@ -31,8 +31,8 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
 
     name = "duration"
 
-    def __init__(self, *, least: float = 0) -> None:
-        self._least = least
+    def __init__(self, *, least: float = 0, most: float = inf) -> None:
+        self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
         option = param.opts[0] if param is not None else "duration"
@@ -42,11 +42,14 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
             raise BadOption(f"{option}: {error.message}", hint=error.hint) from error
         if seconds < self._least:
             raise BadOption(f"{option} of {value} cannot be", hint=f"at least {show_duration(self._least)}")
+        if seconds > self._most:
+            raise BadOption(f"{option} of {value} cannot be", hint=f"at most {show_duration(self._most)}")
         return seconds
 
 
 ANY_TIME: Final = Duration()
 SOME_TIME: Final = Duration(least=0.001)
+UP_TO_A_DAY: Final = Duration(most=86_400)
 
 
 @click.group()
@@ -144,8 +147,10 @@ def add(
 
 
 def _payload(text: str | None) -> bytes:
+    from lamina.engines.jobs.api import MAX_PAYLOAD
+
     if text == "-":
-        return sys.stdin.buffer.read(_LARGEST + 1)  # one more than there may be: it is refused, whatever its size
+        return sys.stdin.buffer.read(MAX_PAYLOAD + 1)  # one more than there may be: it is refused, whatever its size
     return os.fsencode(text or "")
 
 
@@ -176,7 +181,7 @@ class _WithCommand(click.Command):
 
 @jobs.command(cls=_WithCommand)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--wait", type=ANY_TIME, default="0", help="Wait so long for a job.")
+@click.option("--wait", type=UP_TO_A_DAY, default="0", help="Wait so long for a job.")
 @click.option("--complete", metavar="RESULT", help="Complete it at once with this result.")
 @click.option("--fail", metavar="ERROR", help="Fail it at once with this error.")
 @where
@@ -244,10 +249,9 @@ def _no_job(names: Iterable[str], as_json: bool) -> int:
 def _state_after_fail(place: Place, id: str) -> str:
     """Failed for good, or to be tried again."""
     try:
-        state = job_facts(place, id)["state"]
+        return str(job_facts(place, id)["state"])
     except JobNotFound:  # of a run: its caller has been told, and it is forgotten
         return "failed"
-    return state if isinstance(state, str) else "failed"
 
 
 # -- looking after it --------------------------------------------------------------------------------------------------

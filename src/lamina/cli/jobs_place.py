@@ -124,8 +124,9 @@ def queue_facts(place: Place) -> Iterator[Facts]:
 def list_facts(place: Place, name: str, state: str, limit: int) -> Iterator[Facts]:
     """Jobs in the order in which they are handed out. Raises: JobNotFound, BadJob."""
     from lamina.client.workq import WorkqClient
+    from lamina.engines.jobs.api import check_name
 
-    with about("queue", name):
+    with about("queue", check_name(name)):
         if not isinstance(place, WorkqClient):
             yield from (asdict(view) for view in place.list(name, state, limit=limit))
             return

@@ -82,7 +82,14 @@ def _tell(place: Place, job: Leased, ending: Ending) -> None:
     tell = place.complete if ending.is_success else place.fail
     try:
         tell(job.id, ending.told)
-    except Disconnected:  # the server may have been started anew meanwhile: its leases go on
+    except Disconnected:  # the server may have been started anew: its leases go on
+        try:
+            place.touch(job.id, job.ttr_s)  # told twice, a fail would count twice
+        except JobError:
+            told = place.result(job.id)
+            if told is None or (told.is_success, told.result) != (ending.is_success, ending.told):
+                raise
+            return
         tell(job.id, ending.told)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import takewhile
 from typing import Final
 
 from lamina._version import VERSION
@@ -67,7 +68,7 @@ def _run() -> int:
 def _show(error: LaminaError) -> int:
     from lamina.cli.render import err, print_json
 
-    if "--json" in sys.argv:
+    if "--json" in takewhile(lambda word: word != "--", sys.argv):  # behind it are the words of another command
         print_json({"error": error.as_dict()})
     err.print(f"[bold red]error[/] {error.code}: ", end="")
     err.print(error.message, markup=False)

@@ -391,9 +391,10 @@ def error_text(error: BaseException) -> bytes:
 
 def to_ms(what: str, value: Seconds, least_ms: int = 0, most_s: int = 30 * DAY_S) -> int:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= most_s:
-        raise BadJob(f"{what} of {value!r} cannot be", hint=f"seconds, at most {most_s}")
-    return max(round(seconds * 1000), least_ms)
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not least_ms <= seconds * 1000 <= most_s * 1000:
+        raise BadJob(f"{what} of {value!r} cannot be", hint=f"{least_ms / 1000:g} to {most_s} seconds")
+    return round(seconds * 1000)
 
 
 def check_name(name: str, what: str = "name") -> str:

@@ -222,11 +222,8 @@ class State:
     def _wait_again(self, position: int, job: Job, delay: int) -> None:
         job.state = PENDING
         job.lease_until = 0
-        if delay:
-            job.ready_at = position + delay * MS
-            self._move(position, job, AT_SCHEDULED)
-        else:
-            self._move(position, job, AT_READY)
+        job.ready_at = position + delay * MS
+        self._move(position, job, AT_SCHEDULED if delay else AT_READY)
 
     def touch(self, position: int, job: Job, ttr: int) -> None:
         """The lease lasts so many milliseconds from now."""

@@ -58,10 +58,8 @@ class JobEngine:
         self.lock = threading.RLock()
         self.journal = Journal(log, clock)
         self._known_due, self._stuck_until = NEVER, 0
-        self.replayed = 0  # records, at the start
-        self.ahead = 0  # nanoseconds, of the world's time
-        self.checkpointed = 0
-        """Up to where the checkpoint on disk covers the log."""
+        self.replayed = self.ahead = 0  # records, at the start; nanoseconds, of the world's time
+        self.checkpointed = 0  # up to where the checkpoint on disk covers the log
 
     @classmethod
     def open(
@@ -279,12 +277,13 @@ class JobEngine:
     def redrive_queue(self, name: str, limit: int) -> tuple[int, int]:
         """Drive up to ``limit`` failed jobs of a queue again, best first. Returns how many, and the position."""
         with self.lock:
+            self._now()
             queue = self.state.queues.get(name)
             if queue is None:
                 raise errors.JobNotFound("no such queue")
             done = position = 0
-            for job in queue.lists[AT_FAILED].some(0, limit):
-                if not (job.unique and job.unique in queue.uniques):
+            for job in list(queue.lists[AT_FAILED]):
+                if done < limit and not (job.unique and job.unique in queue.uniques):
                     position = self.redrive(job.id)
                     done += 1
             return done, position
@@ -292,6 +291,7 @@ class JobEngine:
     def pause(self, name: str, *, pauses: bool = True) -> int:
         """Hand out no job of this queue until it is resumed."""
         with self.lock:
+            self._now()
             queue = self.state.queue(name)
             kind = codec.PAUSE if pauses else codec.RESUME
             position = self._append(codec.encode_note(kind, bytes(16), 0, name.encode()))
