@@ -306,7 +306,6 @@ def test_a_client_that_ends_its_side_still_gets_all_answers(server: Server) -> N
 
 
 @pytest.mark.parametrize("end", [b"", b"add no size\r\n"], ids=["ended", "refused"])
-@bug("hung up behind the first of several turns that wait for the disk (answers.py: _send)")
 def test_all_answers_that_wait_for_the_disk_go_out_before_the_end(tmp_path: Path, end: bytes) -> None:
     with Server(tmp_path, "-cmdlog-sync", "always") as server:
         for turn in range(10):
@@ -511,7 +510,6 @@ def test_clients_that_send_without_a_pause_do_not_hold_up_the_stop(tmp_path: Pat
     assert was_clean(tmp_path)
 
 
-@bug("all commands of a read are run before an answer is written, however large they are (door.py: work)")
 def test_large_answers_that_nobody_reads_cost_little(server: Server) -> None:
     with server.client() as client:
         for number in range(100):
@@ -524,7 +522,6 @@ def test_large_answers_that_nobody_reads_cost_little(server: Server) -> None:
             assert server.rss() - before < MOST_GROWTH
 
 
-@bug("ten thousand commands are kept behind one that waits, of a megabyte each (door.py: _MOST_WAITING)")
 def test_large_commands_behind_one_that_waits_cost_little(server: Server) -> None:
     before = server.rss()
     with server.client() as client:
@@ -763,7 +760,6 @@ def test_other_machines_are_not_served_without_being_told_to(tmp_path: Path) -> 
     assert "open to other machines" in lines[0]
 
 
-@bug("-listen 0.0.0.0 is served without a word about authentication (cli/serve.py: workq_server; wire.md, Doors)")
 def test_workq_server_does_not_serve_other_machines_either() -> None:
     done = subprocess.run([LAMINA, "workq-server", "-listen", "0.0.0.0:0"], capture_output=True, timeout=2)
     assert done.returncode == 2

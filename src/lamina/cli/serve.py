@@ -40,11 +40,7 @@ def serve(
     from lamina.server.app import serve as run
 
     address = Address.parse(workq)
-    if address.host not in _LOOPBACK and not insecure:
-        raise BadOption(
-            f"{address} is open to other machines and there is no authentication",
-            hint="listen on 127.0.0.1, or say --insecure if the network is yours",
-        )
+    _check_address(address.host, str(address), insecure=insecure)
     options = LogOptions(sync=parse_sync(sync), segment_bytes=_segment(segment_bytes))
     run(
         Settings(address, str(Path(data) / "jobs"), options, _positive("--clean-ms", clean_ms), max_connections),
@@ -67,6 +63,7 @@ def serve(
     metavar="MS",
 )
 @click.option("-cmdlog-clean-int", "--cmdlog-clean-int", default=300_000, show_default=True, metavar="MS")
+@click.option("-insecure", "--insecure", is_flag=True, help="Listen beyond this machine without authentication.")
 def workq_server(
     listen: str,
     cmdlog_path: str,
@@ -74,6 +71,7 @@ def workq_server(
     cmdlog_sync: str,
     cmdlog_sync_int: int,
     cmdlog_clean_int: int,
+    insecure: bool,
 ) -> None:
     """Serve jobs with the flags and the folder layout of workq-server 0.2.0.
 
@@ -85,7 +83,17 @@ def workq_server(
     segment = _segment(cmdlog_seg_size) if cmdlog_seg_size else LogOptions().segment_bytes
     options = LogOptions(sync=_workq_sync(cmdlog_sync, cmdlog_sync_int), segment_bytes=segment)
     clean_ms = _positive("-cmdlog-clean-int", cmdlog_clean_int)
-    run(Settings(Address.parse(listen), cmdlog_path or None, options, clean_ms), _say)
+    address = Address.parse(listen)
+    _check_address(address.host, str(address), insecure=insecure)
+    run(Settings(address, cmdlog_path or None, options, clean_ms), _say)
+
+
+def _check_address(host: str, shown: str, *, insecure: bool) -> None:
+    if host not in _LOOPBACK and not insecure:
+        raise BadOption(
+            f"{shown} is open to other machines and there is no authentication",
+            hint="listen on 127.0.0.1, or say --insecure if the network is yours",
+        )
 
 
 def _workq_sync(policy: str, every_ms: int) -> Sync:

@@ -81,7 +81,7 @@ class Answers:
             return
         if out:
             transport.write(b"".join(out) if len(out) > 1 else out[0])
-        if connection.is_done() and not connection.out:
+        if connection.is_done() and not connection.out and not connection.held:
             transport.close()
 
     # -- by the commit thread ------------------------------------------------------------------------------------
@@ -90,6 +90,7 @@ class Answers:
         turn: list[_Held] = []
         for connection in speaking:
             turn.append((connection, *connection.taken()))
+            connection.held += 1
         self._held.append((position, turn))
         if self._release is None:
             self._release = self._loop.create_task(self._release_held())
@@ -106,6 +107,7 @@ class Answers:
                     problem = error
                 while self._held and self._held[0][0] <= position:
                     for connection, out, positions in self._held.popleft()[1]:
+                        connection.held -= 1
                         if problem is None:
                             self._send(connection, out)
                         else:

@@ -21,7 +21,8 @@ from lamina.server.workq import replies
 from lamina.server.workq.answers import Answers
 from lamina.server.workq.parse import Parser
 
-_MOST_WAITING = 10_000  # commands behind one that waits; a client that sends more is not read until it goes on
+_MOST_WAITING = 1 << 20  # bytes behind a command that waits; a client that sends more is not read until it goes on
+_MOST_UNSENT = 1 << 20  # bytes of answers that are made before some are handed over
 
 
 class WorkqDoor:
@@ -86,6 +87,9 @@ class Connection(asyncio.Protocol):
         # Answers that were not handed over to the transport yet, and what has to be on disk before each is.
         self.out: list[bytes] = []
         self.positions: list[int] = []
+        self.unsent = 0  # bytes of them
+        self.held = 0  # turns whose answers wait for the disk
+        self.waiting_bytes = 0  # that came while commands had to wait
 
     # -- the socket ----------------------------------------------------------------------------------------------
 
@@ -99,6 +103,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         found = self.parser.feed(data)
+        if self.backlog:
+            self.waiting_bytes += len(data)
         if found:
             self.backlog.extend(found)
         self.is_closing |= self.parser.is_closed
@@ -136,7 +142,7 @@ class Connection(asyncio.Protocol):
             cancel()
 
     def _read_or_not(self) -> None:
-        wants_pause = self.is_clogged or len(self.backlog) > _MOST_WAITING
+        wants_pause = self.is_clogged or self.waiting_bytes > _MOST_WAITING
         if self.transport is not None and wants_pause != self.is_paused and not self.transport.is_closing():
             self.is_paused = wants_pause
             self.transport.pause_reading() if wants_pause else self.transport.resume_reading()
@@ -146,7 +152,7 @@ class Connection(asyncio.Protocol):
     def work(self) -> None:
         """Run what can be run."""
         backlog = self.backlog
-        while backlog and self.cancel is None and not self.is_clogged:
+        while backlog and self.cancel is None and not self.is_clogged and self.unsent < _MOST_UNSENT:
             command = backlog.popleft()
             try:
                 _HANDLERS[type(command)](self, command)
@@ -154,18 +160,23 @@ class Connection(asyncio.Protocol):
                 self.say(replies.error(problem))
         if self.out or (self.is_closing and not backlog and self.cancel is None):
             self.answers.flush_soon(self)
-        if len(backlog) > _MOST_WAITING or self.is_paused:
+        if not backlog:
+            self.waiting_bytes = 0
+        if self.waiting_bytes > _MOST_WAITING or self.is_paused:
             self._read_or_not()
 
     def say(self, reply: bytes, position: int = 0) -> None:
         """Answer, once the log has come to ``position``."""
         self.out.append(reply)
         self.positions.append(position)
+        self.unsent += len(reply)
 
     def taken(self) -> tuple[list[bytes], list[int]]:
         """What there is to say, taken over by the caller."""
         said = self.out, self.positions
-        self.out, self.positions = [], []
+        self.out, self.positions, self.unsent = [], [], 0
+        if self.backlog and self.cancel is None:
+            self.door.loop.call_soon(self.work)
         return said
 
     def is_done(self) -> bool:
