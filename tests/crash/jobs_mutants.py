@@ -9,7 +9,20 @@ from crash.mutants import Mutant
 
 _CUTS = "tests/crash/test_jobs_power_loss.py::test_no_power_cut_breaks_a_promise"
 CUTS = (f"{_CUTS}_of", _CUTS)
+SEEDS = (f"{_CUTS}[interval-1]", f"{_CUTS}[always-0]", *CUTS)
 KILLS = ("tests/crash/test_jobs_kill.py::test_a_killed_server_has_done_everything_it_answered",)
+
+
+def _first(script: str) -> tuple[str, ...]:
+    """The story that shows it at once, and then all of them."""
+    return (f"{_CUTS}_of[{script}-os]", *CUTS)
+
+
+REDRIVEN, PAUSED = _first("redriven_jobs_go_on"), _first("paused_queues_stay_paused")
+CHANGED, CLEANED = _first("checkpoints_while_jobs_change"), _first("cleaned_while_jobs_change")
+FOUND = _first("found_segments_are_only_looked_at")
+LEFT, COMPLETED = _first("old_segments_are_left_alone"), _first("completed_jobs_stay_completed")
+
 ENGINE, CORE = "engines/jobs/engine.py", "engines/jobs/core.py"
 CLEANER, UPKEEP, CHECKPOINT = "engines/jobs/cleaner.py", "engines/jobs/upkeep.py", "engines/jobs/checkpoint.py"
 ANSWERS = "server/workq/answers.py"
@@ -28,63 +41,63 @@ MUTANTS = [
         ENGINE,
         "            self.push()\n        self.log.close()\n",
         "            pass\n        self.log.close()\n",
-        CUTS,
+        SEEDS,
     ),
     Mutant(
         "an expired job leaves no record",
         ENGINE,
         "self._log(job, codec.EXPIRE)",
         "pass",
-        CUTS,
+        COMPLETED,
     ),
     Mutant(
         "a lease is not logged",
         ENGINE,
         "self._log(job, codec.START)",
         "self.log.next_position",
-        CUTS,
+        CHANGED,
     ),
     Mutant(
         "the end of a lease is not logged",
         ENGINE,
         "position = self._log(job, codec.TIMEOUT)",
         "position = self.log.next_position",
-        CUTS,
+        SEEDS,
     ),
     Mutant(
         "a retry is logged as a failure for good",
         ENGINE,
         "self._note(job, codec.RETRY, delay, result)",
         "self._log(job, codec.FAIL, result)",
-        CUTS,
+        CHANGED,
     ),
     Mutant(
         "a longer lease is not logged",
         ENGINE,
         "self._note(job, codec.TOUCH, ttr)",
         "self.log.next_position",
-        CUTS,
+        REDRIVEN,
     ),
     Mutant(
         "a job given back is logged without its delay",
         ENGINE,
         "self._note(job, codec.RELEASE, delay)",
         "self._note(job, codec.RELEASE)",
-        CUTS,
+        REDRIVEN,
     ),
     Mutant(
         "a resumed queue is logged as paused",
         ENGINE,
         "            kind = codec.PAUSE if pauses else codec.RESUME\n",
         "            kind = codec.PAUSE\n",
-        CUTS,
+        PAUSED,
     ),
     Mutant(
         "a delete is not logged",
         ENGINE,
         "self._log(job, codec.DELETE)",
         "self.log.next_position",
-        CUTS,
+        SEEDS,
     ),
     # -- replay --------------------------------------------------------------------------------------------------
     Mutant(
@@ -93,28 +106,28 @@ MUTANTS = [
         "        if job is None or (self.resumes_after and position <= job.changed):\n            return\n"
         "        if kind == 5",
         "        if job is None:\n            return\n        if kind == 5",
-        CUTS,
+        CHANGED,
     ),
     Mutant(
         "replay takes notes again that the checkpoint has",
         CORE,
         "        elif job is None or (self.resumes_after and position <= job.changed):\n",
         "        elif job is None:\n",
-        CUTS,
+        CHANGED,
     ),
     Mutant(
         "traits are given to whoever comes next",
         CORE,
         "        if self._traits[0] == position:\n",
         "        if self._traits[0]:\n",
-        CUTS,
+        SEEDS,
     ),
     Mutant(
         "replay starts one record late",
         CORE,
         "            if times[number] > after:",
         "            if times[number] > after + 2:",
-        CUTS,
+        REDRIVEN,
     ),
     Mutant(
         "replay passes over what is behind the checkpoint",
@@ -129,29 +142,29 @@ MUTANTS = [
         UPKEEP,
         "            log.wait(log.position, Level.SYNCED)\n",
         "",
-        CUTS,
+        COMPLETED,
     ),
     Mutant(
         "a checkpoint shows what the log was not given",
         UPKEEP,
         "        def sync_log() -> None:\n            engine.push()\n",
         "        def sync_log() -> None:\n",
-        CUTS,
+        SEEDS,
     ),
-    Mutant("a checkpoint forgets failures", CHECKPOINT, "        job.fails,\n", "        0,\n", CUTS),
+    Mutant("a checkpoint forgets failures", CHECKPOINT, "        job.fails,\n", "        0,\n", COMPLETED),
     Mutant(
         "a checkpoint takes jobs for older than they are",
         CHECKPOINT,
         "        job.changed,\n",
         "        job.added,\n",
-        CUTS,
+        CHANGED,
     ),
     Mutant(
         "a checkpoint forgets unique keys",
         CORE,
         "        if job.unique and not job.is_processed:\n",
         "        if False:\n",
-        CUTS,
+        REDRIVEN,
     ),
     Mutant("a checkpoint forgets leases", CHECKPOINT, "        job.lease_until,\n", "        0,\n", CUTS),
     Mutant(
@@ -159,14 +172,14 @@ MUTANTS = [
         CHECKPOINT,
         "for queue in state.queues.values() if queue.is_paused]",
         "for queue in state.queues.values() if False]",
-        CUTS,
+        PAUSED,
     ),
     Mutant(
         "a checkpoint keeps what is in the foreground",
         CHECKPOINT,
         "if job is not None and not job.is_foreground]",
         "if job is not None]",
-        CUTS,
+        SEEDS,
     ),
     Mutant(
         "a checkpoint says it covers what came while it was made",
@@ -175,7 +188,7 @@ MUTANTS = [
         "    late = max((job.changed for job in state.jobs.values()), default=position)\n"
         "    paused.append(_START + _NUMBER.pack(max(late, position)))\n"
         "    end = _END + _NUMBER.pack(count + len(paused) - 1)\n",
-        CUTS,
+        CHANGED,
     ),
     # -- cleaning ------------------------------------------------------------------------------------------------
     Mutant(
@@ -183,70 +196,70 @@ MUTANTS = [
         CLEANER,
         "        for name in sealed:\n            if should_stop",
         "        for name in reversed(sealed):\n            if should_stop",
-        CUTS,
+        LEFT,
     ),
     Mutant(
         "ends are dropped though the beginning stays",
         CLEANER,
         "    return payload[1:17] in pinned.ids\n",
         "    return False\n",
-        CUTS,
+        LEFT,
     ),
     Mutant(
         "cleaned by what is not synced",
         CLEANER,
         "        log.wait(log.position, Level.SYNCED)\n",
         "",
-        CUTS,
+        CLEANED,
     ),
     Mutant(
         "cleaned by what the log was not given",
         CLEANER,
         "        self._engine.push()\n",
         "",
-        CUTS,
+        CLEANED,
     ),
     Mutant(
         "cleaned without a checkpoint",
         CLEANER,
         "        if due:\n            self._checkpoint()\n",
         "",
-        CUTS,
+        REDRIVEN,
     ),
     Mutant(
         "a pause is dropped while it holds",
         CLEANER,
         "            return (queue is not None and queue.is_paused) or text in pinned.pauses\n",
         "            return text in pinned.pauses\n",
-        CUTS,
+        PAUSED,
     ),
     Mutant(
         "a resume is dropped though the pause stays",
         CLEANER,
         "            return (queue is not None and queue.is_paused) or text in pinned.pauses\n",
         "            return queue is not None and queue.is_paused\n",
-        CUTS,
+        PAUSED,
     ),
     Mutant(
         "notes are taken for records of no job",
         CLEANER,
         "    return codec.decode_note(payload)[1] if codec.is_note(payload) else payload[1:17]\n",
         "    return payload[1:17]\n",
-        CUTS,
+        REDRIVEN,
     ),
     Mutant(
         "a finished job is taken for gone",
         CLEANER,
         "    return job if time_ns > job.added else None\n",
         "    return job if time_ns > job.added and not job.is_processed else None\n",
-        CUTS,
+        LEFT,
     ),
     Mutant(
         "traits are dropped before their job",
         CLEANER,
         "        return job if time_ns == job.added - 1 else None  # they stand",
         "        return job if time_ns > job.added else None  # they stand",
-        CUTS,
+        REDRIVEN,
     ),
     Mutant("the active segment is cleaned too", CLEANER, "log.reader.segments()[:-1]", "log.reader.segments()", CUTS),
     Mutant(
@@ -254,14 +267,14 @@ MUTANTS = [
         CLEANER,
         "                    self._pin(name, pinned)\n",
         "                    pass\n",
-        CUTS,
+        LEFT,
     ),
     Mutant(
         "segments that are only looked at hold on to nothing",
         CLEANER,
         "            else:\n                _pin_record(payload, pinned)\n",
         "",
-        CUTS,
+        FOUND,
     ),
     # -- the server ----------------------------------------------------------------------------------------------
     Mutant(

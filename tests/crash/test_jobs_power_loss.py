@@ -97,6 +97,29 @@ def old_segments_are_left_alone(story: Story) -> None:
     story.clean()
 
 
+def found_segments_are_only_looked_at(story: Story) -> None:
+    """The first cycle behind a start does not clean what was there before: its jobs end in segments that it cleans."""
+    story.add(0, ttl=86_000_000)
+    story.add(1, ttl=86_000_000)
+    story.say("pause", "b")
+    story.close()
+    story.log.rotate()
+    story.say("delete", IDS[0])
+    story.say("lease", ["a"])
+    story.say("pause", "b", pauses=False)
+    story.add(2)
+    story.say("delete", IDS[2])
+    story.log.rotate()
+    story.add(3)
+    story.clean(everything=False)
+    story.say("complete", IDS[1], b"r")
+    story.log.rotate()
+    story.add(4)
+    story.clean(everything=False)
+    story.kill()
+    story.clean(everything=False)
+
+
 def paused_queues_stay_paused(story: Story) -> None:
     for number, queue in enumerate(QUEUES):
         story.add(number, queue)
@@ -229,6 +252,7 @@ SCRIPTS: dict[str, Callable[[Story], None]] = {
         deleted_jobs_stay_deleted,
         completed_jobs_stay_completed,
         old_segments_are_left_alone,
+        found_segments_are_only_looked_at,
         paused_queues_stay_paused,
         checkpoints_while_jobs_change,
         cleaned_while_jobs_change,

@@ -31,11 +31,6 @@ from lamina.testing import FaultyFiles, MemoryFiles
 SOON = 5.0  # seconds that something may take which happens at once on an idle machine
 
 
-def bug(text: str) -> pytest.MarkDecorator:
-    """A test of what should be; take the mark off with the fix."""
-    return pytest.mark.xfail(strict=True, reason=text)
-
-
 @pytest.fixture
 def files() -> FaultyFiles:
     return FaultyFiles(MemoryFiles())

@@ -33,11 +33,6 @@ LARGE = 500  # bytes of a payload above which damage is done to its edges only
 BAD = "bad record"
 
 
-def bug(text: str, *, only_compiled: bool = False) -> pytest.MarkDecorator:
-    """A test of what should be; take the mark off with the fix."""
-    return pytest.mark.xfail(package.IS_COMPILED or not only_compiled, strict=True, reason=text)
-
-
 def examples(count: int) -> Any:
     return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -38,11 +38,6 @@ FACTS = (
 )
 
 
-def bug(text: str) -> pytest.MarkDecorator:
-    """A test of what should be; take the mark off with the fix."""
-    return pytest.mark.xfail(strict=True, reason=text)
-
-
 def nth(number: int) -> bytes:
     """An id of version 4."""
     return number.to_bytes(6, "big") + b"\x40\0\x80" + number.to_bytes(7, "big")
