@@ -191,11 +191,11 @@ class JobEngine:
     def expect_job(self, waiter: LeaseWaiter) -> None:
         """Hand the next job of those names to ``waiter``; ``workers.remove`` takes it off again."""
         with self.lock:
-            for name in waiter.names:
-                self.state.queue(name)
+            self._now()
+            queues = [self.state.queue(name) for name in waiter.names]
             self.workers.add(waiter)
-            for name in waiter.names:
-                self._serve(self.state.queue(name))
+            for queue in queues:
+                self._serve(queue)
 
     def leave(self, waiter: LeaseWaiter) -> bool:
         """The waiter wants no job any more. False if it has been handed one."""
@@ -319,7 +319,7 @@ class JobEngine:
     def tick(self) -> float | None:
         """Do what has fallen due. Returns the seconds until more does, None if nothing will."""
         with self.lock:
-            self._do_due(self.clock.now_ns(), _MOST_PER_TICK)
+            self._do_due(self._now(), _MOST_PER_TICK)
             with suppress(StorageError):  # whoever waits for a record is told
                 self.push()
             self._known_due = due = max(self.state.next_due(), self._stuck_until)
