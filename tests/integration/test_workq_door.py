@@ -34,11 +34,6 @@ SOON_S = 2.0
 MOST_GROWTH = 64 * MIB
 
 
-def bug(text: str, *, strict: bool = True) -> pytest.MarkDecorator:
-    """A test of what should be; take the mark off with the fix."""
-    return pytest.mark.xfail(strict=strict, reason=text)
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
     """Keeps its jobs in memory. It must be alive at the end, and have nothing to complain of."""
@@ -236,7 +231,6 @@ def test_a_worker_that_breaks_off_while_it_waits_gets_no_job(server: Server) -> 
     stays.close()
 
 
-@bug("a client that closes is taken for one that still reads: it gets the job (door.py: eof_received)")
 def test_a_worker_that_leaves_while_it_waits_gets_no_job(server: Server) -> None:
     with server.client() as stays:
         gone = server.client()
@@ -251,13 +245,7 @@ def test_a_worker_that_leaves_while_it_waits_gets_no_job(server: Server) -> None
         assert stays.leased() == b"work"
 
 
-@pytest.mark.parametrize(
-    "leave",
-    [
-        pytest.param(reset, id="reset"),
-        pytest.param(Client.close, id="close", marks=bug("as above (door.py: eof_received)")),
-    ],
-)
+@pytest.mark.parametrize("leave", [reset, Client.close])
 def test_the_job_of_a_runner_that_left_is_gone(server: Server, leave: Callable[[Client], None]) -> None:
     runner = server.client()
     runner.send(b"run %b q 60000 60000 4\r\nwork\r\n" % job_id(1).encode())
@@ -421,15 +409,12 @@ class Canary(threading.Thread):
         self.join()
 
 
-STARVES = bug("all that a client sent is run before anybody else's turn (door.py: data_received, work)", strict=False)
-
-
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(b"inspect server\r\n", marks=STARVES),
-        pytest.param(b"lease q 0\r\n", marks=STARVES),
-        pytest.param(b"nonsense\r\n", marks=STARVES),
+        b"inspect server\r\n",
+        b"lease q 0\r\n",
+        b"nonsense\r\n",
         b"lease x 86400000\r\n",
         b"inspect job %b\r\n" % job_id(1).encode(),
     ],
@@ -480,7 +465,6 @@ class Flood(threading.Thread):
         self.join()
 
 
-@STARVES
 def test_a_client_that_sends_without_a_pause_disturbs_nobody(server: Server) -> None:
     with Canary(server) as canary:
         flood = Flood(server, 1)
@@ -492,9 +476,6 @@ def test_a_client_that_sends_without_a_pause_disturbs_nobody(server: Server) -> 
 
 
 @pytest.mark.parametrize("policy", ["os", "always"])
-@bug(
-    "what is still sent is still run, and waited for: the server never stops (door.py: close, answers.py: all_settled)"
-)
 def test_clients_that_send_without_a_pause_do_not_hold_up_the_stop(tmp_path: Path, policy: str) -> None:
     with Server(tmp_path, "-cmdlog-sync", policy) as server:
         floods = [Flood(server, number) for number in range(3)]

@@ -21,6 +21,7 @@ cdef class State:
     @cython.locals(job=typed.Job)
     cpdef typed.Job add(self, long long position, bytes id, str name, long long ttr, long long ttl, long long priority, long long max_attempts, long long max_fails, bytes payload, object time, object created)
     cpdef start(self, long long position, typed.Job job)
+    cdef _compare_with_workq(self, typed.Job job)
     cpdef timeout(self, long long position, typed.Job job)
     cpdef complete(self, long long position, typed.Job job, bytes result)
     cpdef fail(self, long long position, typed.Job job, bytes result)

@@ -18,7 +18,7 @@ cdef class Job:
     cdef public object time
     cdef public str unique
     cdef public long long ttr, ttl, priority, backoff
-    cdef public long long max_attempts, max_fails, attempts, fails
+    cdef public long long max_attempts, max_fails, attempts, fails, given_back
     cdef public int state, at
     cdef public int beyond
     cdef public long long created, order, added, changed, ready_at, lease_until, expires, due, key

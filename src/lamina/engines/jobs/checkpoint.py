@@ -31,7 +31,7 @@ from lamina.log.scan import HEADER_SIZE, FileScan
 _MAGIC: Final = HEADER.pack(b"lmjc", 1)
 _START, _JOB, _PAUSED, _END = b"s", b"j", b"p", b"e"
 _NUMBER: Final = struct.Struct(">Q")
-_JOB_FACTS: Final = struct.Struct(">BBBqqqqqIIIQQ")
+_JOB_FACTS: Final = struct.Struct(">BBBqqqqqIIIIQQ")
 _SLICE: Final = 500
 
 # -- making ---------------------------------------------------------------------------------------------------------
@@ -87,6 +87,7 @@ def _encode(job: Job) -> bytes:
         job.lease_until,
         job.expires,
         job.attempts,
+        job.given_back,
         job.fails,
         job.backoff,
         len(job.unique),
@@ -183,17 +184,17 @@ def _read(files: Files, folder: str, ahead: int) -> tuple[State, int] | None:
 def _restore(state: State, record: bytes) -> None:
     facts = _JOB_FACTS.unpack_from(record, 1)
     unique_at = 1 + _JOB_FACTS.size
-    result_at = unique_at + facts[11]
-    job_at = result_at + max(facts[12] - 1, 0)
+    result_at = unique_at + facts[12]
+    job_at = result_at + max(facts[13] - 1, 0)
     id, name, ttr, ttl, priority, max_attempts, max_fails, payload, time, created = codec.decode_job(record[job_at:])
     job = Job(id, state.queue(name), payload)
     job.ttr, job.ttl, job.priority = ttr, ttl, priority
     job.max_attempts, job.max_fails, job.time, job.created = max_attempts, max_fails, time, created
     job.state, job.beyond, job.at = facts[:3]
     job.added, job.changed, job.ready_at, job.lease_until, job.expires = facts[3:8]
-    job.attempts, job.fails, job.backoff = facts[8:11]
+    job.attempts, job.given_back, job.fails, job.backoff = facts[8:12]
     job.unique = record[unique_at:result_at].decode("latin-1")
-    job.result = record[result_at:job_at] if facts[12] else None
+    job.result = record[result_at:job_at] if facts[13] else None
     if time is not None:
         job.order = codec.wrapped(time)
     state.restore(job)

@@ -35,6 +35,8 @@ from lamina.engines.jobs.job import (
     Queue,
 )
 
+_WORKQ_ATTEMPTS = 255  # a job that had so many is not started again there
+
 
 class State:
     """All jobs. Methods are the records of the log: each takes the position of its record first."""
@@ -185,9 +187,17 @@ class State:
 
     def start(self, position: int, job: Job) -> None:
         job.attempts += 1
+        if job.given_back or job.attempts >= _WORKQ_ATTEMPTS:
+            self._compare_with_workq(job)
         job.state = LEASED
         job.lease_until = position + job.ttr * MS
         self._move(position, job, AT_LEASED)
+
+    def _compare_with_workq(self, job: Job) -> None:
+        """workq counts attempts that were given back too: what is the last one there may not be so here."""
+        limit = job.max_attempts or _WORKQ_ATTEMPTS
+        if job.attempts + job.given_back >= limit and job.attempts != job.max_attempts:
+            job.beyond = max(job.beyond, 1)
 
     def timeout(self, position: int, job: Job) -> None:
         """The time to run has passed: back to its old place, or failed if that was the last attempt."""
@@ -208,6 +218,7 @@ class State:
         if job.max_attempts and job.attempts >= job.max_attempts:
             job.beyond = max(job.beyond, 1)
         job.attempts = max(job.attempts - 1, 0)
+        job.given_back += 1
         self._wait_again(position, job, delay)
 
     def redrive(self, position: int, job: Job) -> None:

@@ -319,8 +319,9 @@ class JobEngine:
     def tick(self) -> float | None:
         """Do what has fallen due. Returns the seconds until more does, None if nothing will."""
         with self.lock:
-            self._do_due(self._now(), _MOST_PER_TICK)
             with suppress(StorageError):  # whoever waits for a record is told
+                self.push()  # or what falls due now would get the time of what gathered before
+                self._do_due(self.clock.now_ns(), _MOST_PER_TICK)
                 self.push()
             self._known_due = due = max(self.state.next_due(), self._stuck_until)
             return None if due == NEVER else max(due - self.clock.now_ns(), 0) / 1e9
@@ -355,20 +356,18 @@ class JobEngine:
             self._stuck_until = now + 1000 * MS
 
     def _do(self, job: Job, now: int) -> None:
-        state = self.state
         if job.expires <= now:
             self._log(job, codec.EXPIRE)
             self.evicted += not job.is_processed
-            state.remove(job)
+            self.state.remove(job)
         elif job.at == AT_LEASED:
-            position = self._log(job, codec.TIMEOUT)
-            state.timeout(position, job)
+            self.state.timeout(self._log(job, codec.TIMEOUT), job)
             if job.is_processed:
                 self.results.tell(job)
             else:
                 self._after_return(job)
         else:
-            state.wake(job)
+            self.state.wake(job)
             self._serve(job.queue)
 
     def _look_at_due(self) -> None:

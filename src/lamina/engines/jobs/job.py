@@ -43,6 +43,8 @@ class Job:
         self.ttr = self.ttl = self.priority = self.backoff = 0
         self.max_attempts = self.max_fails = self.attempts = self.fails = 0
         self.state = NEW
+        self.given_back = 0
+        """Attempts that were released: they count for workq only."""
         self.beyond = 0
         """It came back in a way that workq has no record for, and is taken there for leased (1) or failed (2): what
         would not fit that is told in notes."""

@@ -22,6 +22,8 @@ from lamina.server.workq.answers import Answers
 from lamina.server.workq.parse import Parser
 
 _MOST_WAITING = 1 << 20  # bytes behind a command that waits; a client that sends more is not read until it goes on
+_MOST_PER_TURN = 1 << 16  # bytes of a client that are taken before others have their turn
+_MOST_COMMANDS = 500  # of a client that are run before others have their turn
 _MOST_UNSENT = 1 << 20  # bytes of answers that are made before some are handed over
 
 
@@ -64,6 +66,8 @@ class WorkqDoor:
         if self._timer is not None:
             self._timer.cancel()
         self.engine.on_due = None
+        for connection in self.connections:
+            connection.stop()
         await self.answers.all_settled()
         for connection in list(self.connections):
             connection.hang_up()
@@ -81,6 +85,7 @@ class Connection(asyncio.Protocol):
         self.cancel: Callable[[], None] | None = None
         """Gives up the command that waits; None if none does."""
         self.is_closing = False
+        self.has_ended = self.is_stopped = False
         self.is_clogged = False
         self.is_paused = False
         self.transport: asyncio.Transport | None = None
@@ -90,6 +95,7 @@ class Connection(asyncio.Protocol):
         self.unsent = 0  # bytes of them
         self.held = 0  # turns whose answers wait for the disk
         self.waiting_bytes = 0  # that came while commands had to wait
+        self.turn_bytes = 0  # that came in this turn
 
     # -- the socket ----------------------------------------------------------------------------------------------
 
@@ -103,6 +109,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         found = self.parser.feed(data)
+        self.turn_bytes += len(data)
         if self.backlog:
             self.waiting_bytes += len(data)
         if found:
@@ -111,10 +118,14 @@ class Connection(asyncio.Protocol):
         self.work()
 
     def eof_received(self) -> bool:
+        """No more will come. Whether the client still reads cannot be told, so it gets its answers, but no job."""
         self.backlog.extend(self.parser.end())
-        self.is_closing = True
+        self.is_closing = self.has_ended = True
+        if self.cancel is not None:
+            self.give_up()
+            self.say(replies.TIMEOUT)
         self.work()
-        return True  # answers still go out
+        return True
 
     def connection_lost(self, problem: Exception | None) -> None:
         self.door.connections.discard(self)
@@ -131,6 +142,13 @@ class Connection(asyncio.Protocol):
         self.is_clogged = False
         self.work()
 
+    def stop(self) -> None:
+        """Run no more commands; what was run is still answered."""
+        self.backlog.clear()
+        self.is_closing = self.is_stopped = True
+        self.give_up()
+        self._read_or_not()
+
     def hang_up(self) -> None:
         self.give_up()
         if self.transport is not None:
@@ -142,7 +160,8 @@ class Connection(asyncio.Protocol):
             cancel()
 
     def _read_or_not(self) -> None:
-        wants_pause = self.is_clogged or self.waiting_bytes > _MOST_WAITING
+        has_too_much = self.waiting_bytes > _MOST_WAITING or self.turn_bytes > _MOST_PER_TURN
+        wants_pause = self.is_clogged or self.is_stopped or has_too_much
         if self.transport is not None and wants_pause != self.is_paused and not self.transport.is_closing():
             self.is_paused = wants_pause
             self.transport.pause_reading() if wants_pause else self.transport.resume_reading()
@@ -152,18 +171,19 @@ class Connection(asyncio.Protocol):
     def work(self) -> None:
         """Run what can be run."""
         backlog = self.backlog
-        while backlog and self.cancel is None and not self.is_clogged and self.unsent < _MOST_UNSENT:
+        while backlog and self.cancel is None and not self.is_clogged:
+            if len(self.out) >= _MOST_COMMANDS or self.unsent >= _MOST_UNSENT:
+                break  # ``taken`` goes on
             command = backlog.popleft()
             try:
                 _HANDLERS[type(command)](self, command)
             except LaminaError as problem:
                 self.say(replies.error(problem))
-        if self.out or (self.is_closing and not backlog and self.cancel is None):
+        if self.out or self.turn_bytes > _MOST_PER_TURN or self.is_done():
             self.answers.flush_soon(self)
         if not backlog:
             self.waiting_bytes = 0
-        if self.waiting_bytes > _MOST_WAITING or self.is_paused:
-            self._read_or_not()
+        self._read_or_not()
 
     def say(self, reply: bytes, position: int = 0) -> None:
         """Answer, once the log has come to ``position``."""
@@ -174,7 +194,8 @@ class Connection(asyncio.Protocol):
     def taken(self) -> tuple[list[bytes], list[int]]:
         """What there is to say, taken over by the caller."""
         said = self.out, self.positions
-        self.out, self.positions, self.unsent = [], [], 0
+        self.out, self.positions, self.unsent, self.turn_bytes = [], [], 0, 0
+        self._read_or_not()
         if self.backlog and self.cancel is None:
             self.door.loop.call_soon(self.work)
         return said
@@ -228,7 +249,7 @@ class Connection(asyncio.Protocol):
         jobs, position = self.engine.lease(command.names, command.most)
         if jobs:
             self.say(replies.leased(jobs), position)
-        elif command.wait:
+        elif command.wait and not self.has_ended:
             self._wait_for_job(command)
         else:
             self.say(replies.TIMEOUT)
@@ -266,10 +287,17 @@ class Connection(asyncio.Protocol):
         if job.is_processed:
             self.say(replies.result(job), 0 if job.is_foreground else job.changed)
             return
+        if self.has_ended:
+            self.engine.results.remove(command.id, deliver)
+            self.say(replies.TIMEOUT)
+            return
         timer = self.door.loop.call_later(command.wait / 1000, time_is_up)
         self.cancel = cancel
 
     def _run(self, command: c.Run) -> None:
+        if self.has_ended:
+            self.say(replies.TIMEOUT)
+            return
         timer: asyncio.TimerHandle
 
         def deliver(done: Job, position: int) -> None:
