@@ -1,6 +1,6 @@
 """Build of the compiled modules.  Everything else about the package is in pyproject.toml.
 
-They are optional: without a C compiler the build goes on and lamina runs on their Python twins. The kernel's twin is
+They are optional: without a C compiler the build goes on and lamina runs on their Python twins. Some twins are
 written for the purpose; the others are compiled from their Python source as it stands (lamina/twins.py), with types
 where a .pxd file beside it gives them.
 """
@@ -10,12 +10,16 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-speed = Extension(
-    "lamina.log._speed",
-    ["src/lamina/log/_speed.pyx"],
-    depends=["src/lamina/log/_crc32c.h"],
-    extra_compile_args=["-O3"],
-)
+BY_HAND = ("lamina.log._speed", "lamina.engines.jobs._packing", "lamina.server.workq._quick")
+by_hand = [
+    Extension(
+        name,
+        [str(Path("src", *name.split(".")).with_suffix(".pyx"))],
+        depends=["src/lamina/log/_crc32c.h"],
+        extra_compile_args=["-O3"],
+    )
+    for name in BY_HAND
+]
 AS_WRITTEN = {
     "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "journal", "engine"),
     "lamina.server.workq": ("parse", "replies", "answers", "door"),
@@ -30,7 +34,7 @@ twins = [
     for name in names
 ]
 
-modules = cythonize([speed], language_level=3)
+modules = cythonize(by_hand, language_level=3)
 # Annotations are for people and mypy: C types come from the .pxd files alone. Always all of them: one that was made for
 # another layout of a class it shares would crash.
 modules += cythonize(

@@ -6,10 +6,8 @@ The twins (compiled, and the same source as plain Python) are held equal on ever
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
-import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +21,7 @@ import lamina.engines.jobs as package
 from lamina.engines.jobs import codec, core
 from lamina.log import Reader
 from lamina.log.formats import JOBS
+from pure import load_pure
 
 GOLDEN = Path(os.environ.get("LAMINA_GOLDEN", Path(__file__).parents[3] / "shared" / "golden")) / "workq"
 CASES = sorted(case.name for case in GOLDEN.glob("g*")) if GOLDEN.is_dir() else []
@@ -40,22 +39,10 @@ def examples(count: int) -> Any:
 # -- the twins -----------------------------------------------------------------------------------------------------
 
 
-def load_pure(name: str, **shown: ModuleType) -> ModuleType:
-    """A module from its Python source, seeing ``shown`` instead of the package's own modules."""
-    spec = importlib.util.spec_from_file_location(f"pure_{name}", Path(package.__path__[0]) / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        for other, stand_in in shown.items():
-            patch.setattr(package, other, stand_in)
-            patch.setitem(sys.modules, f"{package.__name__}.{other}", stand_in)
-        spec.loader.exec_module(module)
-    return module
-
-
-pure_codec = load_pure("codec")
-pure_job = load_pure("job")
-pure_core = load_pure("core", codec=pure_codec, job=pure_job)
+pure_packing = load_pure(package, "packing")
+pure_codec = load_pure(package, "codec", packing=pure_packing)
+pure_job = load_pure(package, "job")
+pure_core = load_pure(package, "core", codec=pure_codec, job=pure_job)
 both = pytest.mark.skipif(not package.IS_COMPILED, reason="the compiled twins are not built here")
 
 
@@ -302,7 +289,7 @@ NUMBERS = ("ttr", "ttl", "priority", "max attempts", "max fails")
 def with_number(field: str, number: bytes) -> bytes:
     """An add in which that field is these bytes."""
     numbers = b"".join(number if name == field else b"\x05" for name in NUMBERS)
-    return b"\x01" + ID + b"\x01q" + numbers + b"\0" + codec.NO_TIME + codec.encode_time(0)
+    return b"\x01" + ID + b"\x01q" + numbers + b"\0" + codec.encode_time(codec.ZERO_TIME) + codec.encode_time(0)
 
 
 TOO_LARGE = [
@@ -322,7 +309,7 @@ def test_a_number_that_is_beyond_all_limits_is_bad(field: str) -> None:
 
 
 def test_a_length_beyond_the_record_is_bad() -> None:
-    tail = b"n" * 60 + codec.NO_TIME * 2
+    tail = b"n" * 60 + codec.encode_time(codec.ZERO_TIME) * 2
     for size in (b"\xff" * 8 + b"\x7f", b"\xff" * 9 + b"\x01", b"\xf0" + b"\xff" * 8 + b"\x01"):
         for payload in (b"\x01" + ID + size + tail, b"\x01" + ID + b"\x01n\x01\x01\0\0\0" + size + tail):
             for cut in range(20):

@@ -20,8 +20,6 @@ cpdef bytes decode_result(bytes payload)
 @cython.locals(fields=Fields)
 cpdef tuple decode_note(bytes payload)
 
-cpdef bytes uvarint(unsigned long long number)
-
 cpdef object read_time(bytes data, Py_ssize_t at)
 
 @cython.locals(number="unsigned long long", place=Py_ssize_t)

@@ -13,10 +13,11 @@ is ours to fill. workq ignores it as it ignores every result of an unknown job.
 
 from __future__ import annotations
 
-import struct
+from lamina.engines.jobs.packing import SECOND, YEAR_1, encode_job, encode_plain, encode_result, encode_time, uvarint
+
+__all__ = ("encode_job", "encode_plain", "encode_result", "encode_time", "uvarint")
 
 ADD, SCHEDULE, COMPLETE, FAIL, DELETE, EXPIRE, START, TIMEOUT = range(1, 9)
-_KINDS = tuple(bytes([kind]) for kind in range(9))
 NAMES = ("", "add", "schedule", "complete", "fail", "delete", "expire", "start-attempt", "timeout-attempt")
 
 NOTE_PREFIX = COMPLETE.to_bytes(1, "big") + b"lamjob\0"  # version nibble 0: no job has such an id
@@ -26,15 +27,10 @@ BEYOND = 16
 """A note of this kind + that of a record stands for the record, of a job whose story workq can no longer follow."""
 _NOTE_HEAD = len(NOTE_PREFIX) + 1 + 8  # prefix, kind of note, zeros up to the size of an id
 
-_TIME = struct.Struct(">BqiH")  # version, seconds since the year 1, nanoseconds, zone in minutes
-_UTC = 0xFFFF  # -1, as Go writes it
-_YEAR_1 = 62135596800  # seconds from there to 1970
-_SECOND = 1_000_000_000
 LONGEST_MS = 1 << 42  # 139 years: what time in 64 bits can hold
 _32_BITS = 0xFFFF_FFFF
-ZERO_TIME = -_YEAR_1 * _SECOND
+ZERO_TIME = -YEAR_1 * SECOND
 """What workq takes for "not scheduled"."""
-NO_TIME = _TIME.pack(1, 0, 0, _UTC)
 
 
 class BadRecord(ValueError):
@@ -46,69 +42,13 @@ class BadRecord(ValueError):
         """Which record of a batch it is."""
 
 
-# -- writing ------------------------------------------------------------------------------------------------------
-
-
-def encode_job(
-    id: bytes,
-    name: str,
-    ttr: int,
-    ttl: int,
-    priority: int,
-    max_attempts: int,
-    max_fails: int,
-    payload: bytes,
-    time: int | None,
-    created: int,
-) -> bytes:
-    """An ``add``, or a ``schedule`` if it has a time (nanoseconds since 1970, as ``created``)."""
-    raw = name.encode()
-    return b"".join(
-        (
-            b"\x01" if time is None else b"\x02",
-            id,
-            uvarint(len(raw)),
-            raw,
-            uvarint(ttr),
-            uvarint(ttl),
-            uvarint(priority << 1 if priority >= 0 else (-priority << 1) - 1),
-            uvarint(max_attempts),
-            uvarint(max_fails),
-            uvarint(len(payload)),
-            payload,
-            NO_TIME if time is None else encode_time(time),
-            encode_time(created),
-        )
-    )
-
-
-def encode_result(kind: int, id: bytes, result: bytes) -> bytes:
-    return b"".join((_KINDS[kind], id, uvarint(len(result)), result))
-
-
-def encode_plain(kind: int, id: bytes) -> bytes:
-    return _KINDS[kind] + id
+# -- writing (the rest is in packing.py) -------------------------------------------------------------------------------
 
 
 def encode_note(kind: int, id: bytes, number: int = 0, text: bytes = b"") -> bytes:
     """A note about the job ``id`` (or about nothing, for the queue named ``text``), with a number and a text."""
     body = id + uvarint(number) + text
     return NOTE_PREFIX + kind.to_bytes(1, "big") + bytes(8) + uvarint(len(body)) + body
-
-
-def encode_time(ns: int) -> bytes:
-    return _TIME.pack(1, ns // _SECOND + _YEAR_1, ns % _SECOND, _UTC)
-
-
-def uvarint(number: int) -> bytes:
-    if number < 0x80:
-        return number.to_bytes(1, "big")
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 # -- reading ------------------------------------------------------------------------------------------------------
@@ -206,7 +146,7 @@ def read_time(data: bytes, at: int) -> int:
     if data[at] != 1:
         raise BadRecord(f"a time of version {data[at]}")
     seconds = _big_endian(data, at + 1, 8)
-    return (seconds - _YEAR_1) * _SECOND + _big_endian(data, at + 9, 4)
+    return (seconds - YEAR_1) * SECOND + _big_endian(data, at + 9, 4)
 
 
 def _big_endian(data: bytes, at: int, size: int) -> int:

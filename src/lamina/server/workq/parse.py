@@ -1,8 +1,7 @@
 """The workq protocol without sockets: bytes of one connection in, commands out.
 
-Two ways lead through a command. The quick way is one regular expression for the whole line, in the form that every
-client library writes. It takes what is right and leaves everything else to the careful way (line.py), which alone
-refuses, waits and closes. So the quick way has no errors of its own, and a property test holds the two equal.
+Two ways lead through a command: the quick way (quick.py) for what is right and usual, and the careful way (line.py) for
+all else.
 
 The payload of a refused line is read and thrown away, never run. If nobody can know its size, the connection is over.
 Only what is left of a payload longer than announced is read as commands, as the real server does.
@@ -10,13 +9,11 @@ Only what is left of a payload longer than announced is read as commands, as the
 
 from __future__ import annotations
 
-import re
-from binascii import unhexlify
-from collections.abc import Callable
 from typing import Final
 
-from lamina.server.workq.commands import Add, Command, Complete, Lease, Refusal
-from lamina.server.workq.fields import DAY_MS, MAX_PAYLOAD, MAX_TTL, MAX_TTR
+from lamina.server.workq import quick
+from lamina.server.workq.commands import Command, Refusal
+from lamina.server.workq.fields import MAX_PAYLOAD
 from lamina.server.workq.line import WITH_PAYLOAD, Form, Line, split
 
 MAX_COMMAND: Final = 10_000 + MAX_PAYLOAD  # bytes of line and payload together, with their CR LF
@@ -59,14 +56,13 @@ class Parser:
         commands: list[Command] = []
         at, end = 0, len(data)
         while at < end:
-            quick = _QUICK.get(data[at])
-            found = quick(data, at) if quick is not None else None
-            if found is None:
+            at = quick.take(data, at, commands)
+            if at < end:
                 found = self._read(data, at)
                 if found is None:
                     break
-            command, at = found
-            commands.append(command)
+                command, at = found
+                commands.append(command)
         if at < end and not self.is_closed:
             self._held += data[at:]
         return commands
@@ -121,61 +117,3 @@ class Parser:
     def _close(self) -> None:
         self.is_closed = True
         self._held.clear()
-
-
-# -- the quick way -------------------------------------------------------------------------------------------------
-# A line that matches is complete and short, its id is of version 4, its name is right. What is left to check: ranges,
-# and whether the payload is there.
-
-_ID = rb"([0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"
-_NAME = rb"([A-Za-z0-9_.-]{1,255})"
-_NUMBERS = rb"([0-9]{1,8}) ([0-9]{1,10}) ([0-9]{1,7})"
-_ADD: Final = re.compile(rb"add %b %b %b(?: -priority=(-?[0-9]{1,9}))?\r\n" % (_ID, _NAME, _NUMBERS)).match
-_LEASE: Final = re.compile(rb"lease %b ([0-9]{1,8})\r\n" % _NAME).match
-_COMPLETE: Final = re.compile(rb"complete %b ([0-9]{1,7})\r\n" % _ID).match
-
-
-def _quick_add(data: bytes, at: int) -> tuple[Command, int] | None:
-    match = _ADD(data, at)
-    if match is None:
-        return None
-    id, name, ttr_word, ttl_word, size_word, priority = match.groups(b"0")
-    ttr, ttl, size = int(ttr_word), int(ttl_word), int(size_word)
-    if not (0 < ttr <= MAX_TTR and 0 < ttl <= MAX_TTL and size <= MAX_PAYLOAD):
-        return None
-    start = match.end()
-    end = start + size
-    if data[end : end + 2] != _CRLF:
-        return None
-    raw_id = unhexlify(id.replace(b"-", b""))
-    return Add(raw_id, name.decode("ascii"), ttr, ttl, data[start:end], int(priority)), end + 2
-
-
-def _quick_lease(data: bytes, at: int) -> tuple[Command, int] | None:
-    match = _LEASE(data, at)
-    if match is None:
-        return None
-    name, wait_word = match.groups()
-    wait = int(wait_word)
-    if wait > DAY_MS:
-        return None
-    return Lease((name.decode("ascii"),), wait), match.end()
-
-
-def _quick_complete(data: bytes, at: int) -> tuple[Command, int] | None:
-    match = _COMPLETE(data, at)
-    if match is None:
-        return None
-    id, size_word = match.groups()
-    start = match.end()
-    end = start + int(size_word)
-    if end - start > MAX_PAYLOAD or data[end : end + 2] != _CRLF:
-        return None
-    return Complete(unhexlify(id.replace(b"-", b"")), data[start:end]), end + 2
-
-
-_QUICK: Final[dict[int, Callable[[bytes, int], tuple[Command, int] | None]]] = {
-    ord("a"): _quick_add,
-    ord("l"): _quick_lease,
-    ord("c"): _quick_complete,
-}

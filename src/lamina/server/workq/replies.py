@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 from lamina.engines.jobs.job import AT_READY, AT_SCHEDULED, COMPLETED, Job, Queue
 from lamina.errors import DiskFull, JobNotFound, LaminaError, StorageError
+from lamina.server.workq.quick import leased, show_id
+
+__all__ = ("leased", "show_id")
 
 OK = b"+OK\r\n"
 NONE = b"+OK 0\r\n"
@@ -29,21 +32,6 @@ def error(problem: LaminaError) -> bytes:
     if isinstance(problem, StorageError):
         return b"-SERVER-ERROR Read-only mode triggered by cmdlog circuit breaker\r\n"
     return client_error(problem.message)
-
-
-def show_id(id: bytes) -> str:
-    text = id.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def leased(jobs: Sequence[Job]) -> bytes:
-    return b"+OK %d\r\n" % len(jobs) + b"".join([_leased(job) for job in jobs])
-
-
-def _leased(job: Job) -> bytes:
-    payload = job.payload
-    head = f"{show_id(job.id)} {job.queue.name} {job.ttr} {len(payload)}\r\n"
-    return head.encode() + payload + b"\r\n"
 
 
 def result(job: Job) -> bytes:
