@@ -21,6 +21,8 @@ LaminaError
     DuplicateJob                  a job with this id, or with this unique key, is there already
     DuplicateResult               the job was completed or failed before
     NotLeased                     the job is not being worked on
+  WireError                       a client got something that is no answer
+    Disconnected      retryable   the server is not there, or went away; what was asked may have been done
 
 Each class has a stable ``code`` (the same word in logs, on the wire, in JSON) and says whether trying again can
 help. Programming mistakes stay ``TypeError`` and ``ValueError``.
@@ -217,6 +219,19 @@ class NotLeased(JobError):
     """The job is not being worked on."""
 
     code = "not_leased"
+
+
+class WireError(LaminaError):
+    """What came back is no answer of such a server, or it does not know the command."""
+
+    code = "wire"
+
+
+class Disconnected(WireError):
+    """The server is not there, hung up, or did not answer in time. A command that was sent may have been done."""
+
+    code = "disconnected"
+    retryable = True
 
 
 def from_os(error: OSError, action: str, path: str) -> StorageError:

@@ -392,6 +392,38 @@ class TestCommand:
                     assert place.json("show", id)["result"] == "done\n"
 
 
+class TestChange:
+    def test_complete_sets_the_result(self, place: Place, queue: str) -> None:
+        id = place.add(queue)
+        assert place.json("complete", id, "done well") == {"id": id, "state": "completed"}
+        facts = place.json("show", id)
+        assert (facts["state"], facts["result"]) == ("completed", "done well")
+        again = place.run("complete", id)
+        assert (again.returncode, "duplicate_result" in again.stderr) == (1, True)
+
+    def test_fail_is_final_or_not(self, place: Place, queue: str) -> None:
+        id = place.add(queue, max_fails=3)
+        assert place.json("fail", id, "boom")["state"] != "failed"
+        assert "to be tried again" in place.run("fail", id).stdout
+        assert place.json("fail", id, "boom") == {"id": id, "state": "failed"}
+        other = place.add(queue, max_fails=3)
+        assert place.json("fail", "--bury", other, "boom") == {"id": other, "state": "failed"}
+        assert place.json("show", other)["last_error"] == "boom"
+
+    def test_delete_leaves_nothing(self, place: Place, queue: str) -> None:
+        id = place.add(queue)
+        assert place.json("delete", id) == {"id": id, "state": "deleted"}
+        gone = place.run("delete", id)
+        assert (gone.returncode, f"there is no job {id}" in gone.stderr) == (1, True)
+
+    def test_a_paused_queue_hands_out_nothing(self, place: Place, queue: str) -> None:
+        place.add(queue)
+        assert place.json("pause", queue) == {"name": queue, "paused": True}
+        assert place.run("lease", queue).returncode == 3
+        assert place.run("resume", queue).stdout == f"{queue} resumed\n"
+        assert place.run("lease", queue).returncode == 0
+
+
 class TestRedrive:
     def test_one_job(self, place: Place, queue: str) -> None:
         (id,) = place.failed(queue)

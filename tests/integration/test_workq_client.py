@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from integration.workq_server import Server
-from lamina.client.workq import Disconnected, WireError, WorkqClient
+from lamina.client.workq import WorkqClient
 from lamina.errors import (
     BadJob,
+    Disconnected,
     DiskFull,
     DuplicateJob,
     DuplicateResult,
@@ -22,6 +23,7 @@ from lamina.errors import (
     LaminaError,
     NotLeased,
     StorageError,
+    WireError,
 )
 
 NOBODY = "11111111-1111-4111-8111-111111111111"

@@ -17,8 +17,8 @@ from uuid import uuid4
 
 from lamina.cli.jobs_place import STATES, list_facts
 from lamina.cli.jobs_work import stoppable, undisturbed
-from lamina.client.workq import Disconnected, WorkqClient
-from lamina.errors import DuplicateJob, LaminaError
+from lamina.client.workq import WorkqClient
+from lamina.errors import Disconnected, DuplicateJob, LaminaError
 
 JOBS: Final = 200
 KILL_AFTER: Final = 80  # completed jobs

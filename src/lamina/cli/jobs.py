@@ -1,4 +1,7 @@
-"""``lamina jobs``: look at, add, do and redrive jobs, of a running server or of a data folder."""
+"""``lamina jobs``: look at, add, do and redrive jobs, of a running server or of a data folder.
+
+Single changes to a job or a queue are in jobs_change.py.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from lamina.cli import jobs_change
 from lamina.cli.jobs_place import STATES, Facts, about, job_facts, jobs_at, list_facts, plain, queue_facts, where
 from lamina.cli.jobs_show import print_job, print_jobs, print_queues
 from lamina.cli.main import EXIT_FAILED, EXIT_NOTHING
@@ -54,11 +58,15 @@ UP_TO_A_DAY: Final = Duration(most=86_400)
 
 @click.group()
 def jobs() -> None:
-    """Look at, add, do and redrive jobs.
+    """Look at, add, do, change and redrive jobs.
 
     Works on a running server (--server), or on a data folder that no server has open (--data).
     DURATION is 30 or 1.5 (seconds), 500ms, 10s, 5m, 2h or 1d.
     """
+
+
+for _command in jobs_change.COMMANDS:
+    jobs.add_command(_command)
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------

@@ -14,9 +14,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lamina.cli.render import err
-from lamina.client.workq import Disconnected
 from lamina.engines.jobs.api import MAX_PAYLOAD
-from lamina.errors import BadOption, DiskError, JobError, LaminaError
+from lamina.errors import BadOption, Disconnected, DiskError, JobError, LaminaError
 
 if TYPE_CHECKING:
     from lamina.cli.jobs_place import Place

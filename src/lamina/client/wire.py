@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from lamina.errors import (
     BadJob,
+    Disconnected,
     DiskFull,
     DuplicateJob,
     DuplicateResult,
@@ -17,25 +18,13 @@ from lamina.errors import (
     LaminaError,
     NotLeased,
     StorageError,
+    WireError,
 )
 
 T = TypeVar("T")
 
 _LONGEST_LINE: Final = 1 << 16
 _LARGEST_BODY: Final = 1 << 24  # far above what a server may send; a wrong size must not take all memory
-
-
-class WireError(LaminaError):
-    """What came back is no answer of a workq server, or it does not know the command."""
-
-    code = "wire"
-
-
-class Disconnected(WireError):
-    """The server is not there, hung up, or did not answer in time. A command that was sent may have been done."""
-
-    code = "disconnected"
-    retryable = True
 
 
 _REFUSALS: Final[dict[str, tuple[type[LaminaError], str]]] = {

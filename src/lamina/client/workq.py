@@ -18,9 +18,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from lamina.client.wire import Disconnected as Disconnected
 from lamina.client.wire import Wire
-from lamina.client.wire import WireError as WireError
 from lamina.engines.jobs.api import DAY_S, Seconds, check_name, check_payload, job_fields, to_ms
 from lamina.engines.jobs.views import JobResult, parse_id, show_id
 from lamina.errors import BadJob
