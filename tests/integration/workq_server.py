@@ -154,7 +154,10 @@ class Client:
 
     def end(self) -> None:
         """Say that nothing more is sent, and go on reading."""
-        self.socket.shutdown(socket.SHUT_WR)
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError as error:  # the server hung up first; Linux says "not connected" then
+            raise ConnectionResetError(*error.args) from error
 
     def read(self, size: int) -> bytes:
         data = self._file.read(size)

@@ -361,7 +361,8 @@ class JobEngine:
             self.evicted += not job.is_processed
             self.state.remove(job)
         elif job.at == AT_LEASED:
-            self.state.timeout(self._log(job, codec.TIMEOUT), job)
+            position = self._log(job, codec.TIMEOUT)
+            self.state.timeout(position, job)
             if job.is_processed:
                 self.results.tell(job)
             else:
