@@ -373,6 +373,16 @@ def test_out_of_file_handles_the_server_waits_and_goes_on() -> None:
         assert len(server.complaints().splitlines()) < 50
 
 
+def test_clients_leave_the_log_its_file_handles(tmp_path: Path) -> None:
+    with Server(tmp_path, files=64) as server, server.client() as client:
+        crowd = [socket.create_connection((HOST, server.port), 5) for _ in range(120)]
+        time.sleep(0.2)
+        assert client.ask(add(1)) == b"+OK"  # the first file of the log is made now
+        assert "32 connections at most, not 10000: only 64 file handles" in server.complaints()
+        for one in crowd:
+            one.close()
+
+
 def stuff(client: Client, data: bytes, times: int) -> int:
     """Send and never read, as long as the server takes it. Returns how often all of it went."""
     client.socket.settimeout(0.5)

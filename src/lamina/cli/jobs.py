@@ -17,15 +17,26 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lamina.cli import jobs_change
-from lamina.cli.jobs_place import STATES, Facts, about, job_facts, jobs_at, list_facts, plain, queue_facts, where
+from lamina.cli.jobs_place import (
+    STATES,
+    Facts,
+    about,
+    job_facts,
+    jobs_at,
+    list_facts,
+    plain,
+    queue_facts,
+    state_after_fail,
+    where,
+)
 from lamina.cli.jobs_show import print_job, print_jobs, print_queues
 from lamina.cli.main import EXIT_FAILED, EXIT_NOTHING
 from lamina.cli.render import as_json, err, out, print_json
-from lamina.errors import BadOption, JobNotFound
+from lamina.errors import BadOption
 from lamina.units import parse_duration, parse_time, show_bytes, show_duration
 
 if TYPE_CHECKING:
-    from lamina.cli.jobs_place import Place
+    pass
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -235,12 +246,12 @@ def lease(
             facts["state"] = "completed"
         elif fail is not None:
             place.fail(job.id, os.fsencode(fail))
-            facts["state"] = _state_after_fail(place, job.id)
+            facts["state"] = state_after_fail(place, job.id)
         elif command is not None:
             ending = work(place, job, command)
             facts["exit_code"] = ending.exit_code
             facts["result" if ending.is_success else "last_error"] = ending.told
-            facts["state"] = "completed" if ending.is_success else _state_after_fail(place, job.id)
+            facts["state"] = "completed" if ending.is_success else state_after_fail(place, job.id)
             code = 0 if ending.is_success else EXIT_FAILED
     print_json(plain(facts)) if as_json else print_job(facts)
     return code
@@ -252,14 +263,6 @@ def _no_job(names: Iterable[str], as_json: bool) -> int:
     else:
         err.print(f"no job in {', '.join(names)}", markup=False)
     return EXIT_NOTHING
-
-
-def _state_after_fail(place: Place, id: str) -> str:
-    """Failed for good, or to be tried again."""
-    try:
-        return str(job_facts(place, id)["state"])
-    except JobNotFound:  # of a run: its caller has been told, and it is forgotten
-        return "failed"
 
 
 # -- looking after it --------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from lamina.cli.jobs_place import about, job_facts, jobs_at, where
+from lamina.cli.jobs_place import about, jobs_at, state_after_fail, where
 from lamina.cli.render import as_json, out, print_json
 
 
@@ -36,7 +36,7 @@ def fail(id: str, error: str | None, bury: bool, server: str | None, data: str |
     """Fail a job with this ERROR: it is tried again if it may be, else it is failed until it is redriven."""
     with jobs_at(server, data) as place, about("job", id):
         (place.bury if bury else place.fail)(id, os.fsencode(error or ""))
-        state = str(job_facts(place, id)["state"])
+        state = state_after_fail(place, id)
     _say({"id": id, "state": state}, f"{id} {'failed' if state == 'failed' else 'failed, to be tried again'}", as_json)
 
 

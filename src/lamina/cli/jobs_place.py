@@ -150,6 +150,14 @@ def job_facts(place: Place, id: str) -> Facts:
         return facts
 
 
+def state_after_fail(place: Place, id: str) -> str:
+    """Failed for good, or to be tried again."""
+    try:
+        return str(job_facts(place, id)["state"])
+    except JobNotFound:  # of a run: its caller has been told, and it is forgotten
+        return "failed"
+
+
 def _pages(client: WorkqClient, *what: str, limit: int = 1 << 32) -> Iterator[Block]:
     """What an ``inspect`` gives, page by page. What comes or goes meanwhile may be missed or seen twice."""
     done = 0
@@ -158,7 +166,7 @@ def _pages(client: WorkqClient, *what: str, limit: int = 1 << 32) -> Iterator[Bl
         page = client.inspect(what[0], *what[1:], done, asked)
         yield from page
         done += len(page)
-        if len(page) < asked:
+        if not page:  # fewer than asked for may be all that fits into one answer
             return
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NewType
 
+from lamina.errors import LaminaError
 from lamina.log.index import Index
 from lamina.log.options import LogOptions
 from lamina.log.sync import Level
@@ -19,6 +20,7 @@ class Positions:
         self.options = options
         self._last_stamp = newest.last
         self._last_position = self._written = self._synced = newest.last_data
+        self._broken_off: LaminaError | None = None
 
     @property
     def position(self) -> Position:
@@ -42,6 +44,15 @@ class Positions:
     def readable_position(self) -> Position:
         """Of the newest record that readers may see: one that is as safe as the policy promises."""
         return Position(self._position_of(self.options.sync.level))
+
+    @property
+    def is_broken_off(self) -> bool:
+        """Records were refused, and nothing more is taken by ``append_at`` until its engine says ``go_on``."""
+        return self._broken_off is not None
+
+    def go_on(self) -> None:
+        """The engine has taken back what was refused."""
+        self._broken_off = None
 
     def _position_of(self, level: Level) -> int:
         return self._synced if level is Level.SYNCED else self._written

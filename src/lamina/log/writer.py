@@ -158,11 +158,14 @@ class Log(Positions):
         """For an engine that has to know positions before it appends: records at ``first`` and on, ns by ns.
 
         ``first`` is not before ``next_position``, and nobody else appends. Nothing is written before somebody waits,
-        runs a round or nudges. Raises: as ``append_many``, before anything is done.
+        runs a round or nudges. Raises: as ``append_many``, and the error of a refusal until the engine says ``go_on``.
         """
         with self._state:
-            if self._failure is not None:
-                raise self._failure.with_traceback(None)
+            error = self._failure or self._broken_off
+            if error is not None:
+                self._broken_off = error
+                self._refused.add(first, first + len(payloads) - 1, error)
+                raise error.with_traceback(None)
             if first < self._last_stamp + 2:
                 raise ValueError(f"position {first} is taken")
             self._gather(payloads, self.options.sync, first)
@@ -449,6 +452,7 @@ class Log(Positions):
                 return
             first, last = concerned[0].first, concerned[-1].last
             self._refused.add(first, last, error)
+            self._broken_off = error
             told = self._waiters.take(lambda waiter: waiter.follows and first <= waiter.position <= last)
         tell_all([(waiter, error) for waiter in told])
 

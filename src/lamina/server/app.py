@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from lamina.errors import BadOption, DiskError
 from lamina.log.options import LogOptions
 from lamina.server.workq.door import WorkqDoor
 
+_OWN_HANDLES = 32  # for log files, the loop and what else is open
 _BACKLOG = 100  # more makes asyncio's accept loop spin when file handles run out
 
 
@@ -72,7 +74,7 @@ async def _serve(engine: JobEngine, settings: Settings, say: Callable[[str], Non
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    door = WorkqDoor(engine, max_connections=settings.max_connections)
+    door = WorkqDoor(engine, max_connections=_connections(settings.max_connections))
     where = settings.workq
     try:
         listener = await loop.create_server(door, where.host or None, where.port, backlog=_BACKLOG)
@@ -90,6 +92,20 @@ async def _serve(engine: JobEngine, settings: Settings, say: Callable[[str], Non
         await door.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(listener.wait_closed(), 1)
+
+
+def _connections(wanted: int) -> int:
+    """As many as file handles allow: those of the log must not run out because clients took them all."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OWN_HANDLES
+    if soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    allowed = max(min(wanted, soft - _OWN_HANDLES), 1)
+    if allowed < wanted:
+        why = f"only {soft} file handles are allowed (ulimit -n)"
+        sys.stderr.write(f"lamina: {allowed} connections at most, not {wanted}: {why}\n")
+    return allowed
 
 
 def _spare_the_collector() -> None:

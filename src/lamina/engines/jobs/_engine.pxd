@@ -13,6 +13,7 @@ cdef class JobEngine:
     cdef object __weakref__
     cdef long long _now(self) except? -1
     cdef _look_at_due(self)
+    cdef long long _next_due(self)
     cdef long long _append(self, bytes record, bytes before=*) except? -1
     cdef long long _log(self, typed.Job job, int kind, bytes result=*) except? -1
     cdef long long _note(self, typed.Job job, int kind, long long number=*, bytes text=*) except? -1

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from lamina.engines.jobs.api import (
+    DAY_S,
     Leased,
     Seconds,
+    check_count,
     check_name,
     check_payload,
     error_text,
     job_fields,
     result_of,
+    run_fields,
     to_ms,
 )
 from lamina.engines.jobs.job import Job
@@ -41,14 +43,17 @@ class AsyncJobs:
         return show_id(fields[0])
 
     async def add_many(self, name: str, payloads: Iterable[bytes], **options: object) -> list[str]:
-        position, ids = 0, []
+        engine, ids, positions, state = self._engine, list[str](), [0], self._engine.state
         try:
             for payload in payloads:
-                fields = job_fields(name, payload, self._engine.world_ns(), **options)  # type: ignore[arg-type]
-                position = self._engine.add(*fields)
+                fields = job_fields(name, payload, engine.world_ns(), **options)  # type: ignore[arg-type]
+                positions.append(engine.add(*fields))
                 ids.append(show_id(fields[0]))
         finally:
-            await self._engine.settled(position)
+            await engine.settled(positions[-1])
+        if engine.state is not state:  # records were refused meanwhile: perhaps ours
+            for position in positions:
+                await engine.settled(position)
         return ids
 
     async def schedule(self, name: str, payload: bytes, at: datetime, **options: object) -> str:
@@ -57,11 +62,10 @@ class AsyncJobs:
     async def run(
         self, name: str, payload: bytes, *, timeout: Seconds, ttr: Seconds = 60, priority: int = 0
     ) -> JobResult | None:
-        check_name(name)
-        job = self._engine.run(uuid4().bytes, name, to_ms("ttr", ttr), check_payload(payload), priority)
+        job = self._engine.run(*run_fields(name, payload, ttr, priority))
         try:
             left = to_ms("timeout", timeout) / 1000
-            while not await self._is_done(job, max(left, 0)):
+            while await self._ended(job.id, max(left, 0)) is None:
                 # A worker has it: its lease, which may grow, is waited for too.
                 left = (job.lease_until - self._engine.clock.now_ns()) / 1e9
                 if left <= 0:
@@ -72,24 +76,26 @@ class AsyncJobs:
         finally:
             self._engine.forget(job)
 
-    async def _is_done(self, job: Job, seconds: float) -> bool:
+    async def _ended(self, id: bytes, seconds: float) -> Job | None:
+        """The job when it has ended, None if it has not in time. Raises: JobNotFound."""
         loop = asyncio.get_running_loop()
-        told = asyncio.Event()
+        told, ended = asyncio.Event(), list[Job]()
 
         def done(job: Job, position: int) -> None:
-            loop.call_soon_threadsafe(told.set)
+            ended.append(job)
+            wake(loop, told.set)
 
-        if self._engine.expect_result(job.id, done).is_processed:
-            return True
+        job = self._engine.expect_result(id, done)
+        if job.is_processed or not seconds:
+            self._engine.leave_result(id, done)
+            return job if job.is_processed else None
         try:
-            with self._jobs.woken_at_close(lambda: loop.call_soon_threadsafe(told.set)):
+            with self._jobs.woken_at_close(lambda: wake(loop, told.set)), suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await told.wait()
-            return True
-        except TimeoutError:
-            return False
         finally:
-            self._engine.results.remove(job.id, done)
+            self._engine.leave_result(id, done)
+        return ended[0] if ended else None
 
     @asynccontextmanager
     async def lease(self, *names: str, wait: Seconds = 0) -> AsyncIterator[AsyncLeased | None]:
@@ -121,8 +127,19 @@ class AsyncJobs:
         jobs, position = self._engine.lease(names, most)
         if not jobs and wait:
             jobs, position = await self._wait_for_job(names, most, to_ms("wait", wait) / 1000)
-        await self._engine.settled(position)
+        try:
+            await self._engine.settled(position)
+        except asyncio.CancelledError:
+            self._give_back(jobs)
+            raise
         return [AsyncLeased(self, Leased(self._jobs, job)) for job in jobs]
+
+    def _give_back(self, jobs: Iterable[Job]) -> None:
+        """Cancelled: what came meanwhile goes back to its queue, as if nobody had asked."""
+        with suppress(LaminaError):
+            for job in jobs:
+                self._engine.release(job.id)
+            self._engine.push()
 
     async def _wait_for_job(self, names: tuple[str, ...], most: int, seconds: float) -> tuple[list[Job], int]:
         loop = asyncio.get_running_loop()
@@ -134,24 +151,21 @@ class AsyncJobs:
 
         def deliver(jobs: list[Job], position: int) -> None:
             delivered.append((jobs, position))
-            loop.call_soon_threadsafe(tell, jobs, position)
+            wake(loop, tell, jobs, position)
 
         delivered: list[tuple[list[Job], int]] = []
         waiter = LeaseWaiter(names, most, deliver)
         self._engine.expect_job(waiter)
         try:
-            with self._jobs.woken_at_close(lambda: loop.call_soon_threadsafe(tell, [], 0)):
+            with self._jobs.woken_at_close(lambda: wake(loop, tell, [], 0)):
                 async with asyncio.timeout(seconds):
                     return await asyncio.shield(found)
         except TimeoutError:
             self._engine.leave(waiter)
             return delivered[0] if delivered else ([], 0)
         except BaseException:
-            # Cancelled: whoever came meanwhile goes back to the queue, as if nobody had asked.
             self._engine.leave(waiter)
-            with suppress(LaminaError):
-                for job in delivered[0][0] if delivered else ():
-                    self._engine.release(job.id)
+            self._give_back(delivered[0][0] if delivered else ())
             raise
 
     async def complete(self, id: str, result: bytes = b"") -> None:
@@ -166,12 +180,32 @@ class AsyncJobs:
     async def release(self, id: str, delay: Seconds = 0) -> None:
         await self._engine.settled(self._engine.release(parse_id(id), to_ms("delay", delay)))
 
+    async def touch(self, id: str, ttr: Seconds) -> None:
+        await self._engine.settled(self._engine.touch(parse_id(id), to_ms("ttr", ttr, 1, DAY_S)))
+
+    async def redrive(self, id: str) -> None:
+        await self._engine.settled(self._engine.redrive(parse_id(id)))
+
+    async def redrive_queue(self, name: str, limit: int = 1000) -> int:
+        done, position = self._engine.redrive_queue(check_name(name), check_count("limit", limit))
+        await self._engine.settled(position)
+        return done
+
+    async def pause(self, name: str) -> None:
+        await self._engine.settled(self._engine.pause(check_name(name)))
+
+    async def resume(self, name: str) -> None:
+        await self._engine.settled(self._engine.pause(check_name(name), pauses=False))
+
+    async def clean(self) -> dict[str, int]:
+        return await asyncio.to_thread(self._jobs.clean)
+
     async def delete(self, id: str) -> None:
         await self._engine.settled(self._engine.delete(parse_id(id)))
 
     async def result(self, id: str, wait: Seconds = 0) -> JobResult | None:
-        job = self._engine.job(parse_id(id))
-        if not job.is_processed and not (wait and await self._is_done(job, to_ms("wait", wait) / 1000)):
+        job = await self._ended(parse_id(id), to_ms("wait", wait) / 1000)
+        if job is None:
             return None
         await self._engine.settled(0 if job.is_foreground else job.changed)
         return result_of(job)
@@ -179,8 +213,17 @@ class AsyncJobs:
     def show(self, id: str) -> JobView:
         return self._jobs.show(id)
 
+    def list(self, name: str, state: str = "ready", *, offset: int = 0, limit: int = 100) -> Sequence[JobView]:
+        return self._jobs.list(name, state, offset=offset, limit=limit)
+
     def queues(self) -> Sequence[QueueView]:
         return self._jobs.queues()
+
+
+def wake(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:
+    """Call into the loop from any thread; a loop that was closed has nobody left to tell."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *arguments)
 
 
 class AsyncLeased:

@@ -98,14 +98,17 @@ class Jobs:
 
     def add_many(self, name: str, payloads: Iterable[bytes], **options: object) -> list[str]:
         """A job for each payload, all with one write and one sync. Raises: as ``add``; those before stay added."""
-        position, ids = 0, []
+        engine, ids, positions, state = self.engine, list[str](), [0], self.engine.state
         try:
             for payload in payloads:
-                fields = job_fields(name, payload, self.engine.world_ns(), **options)  # type: ignore[arg-type]
-                position = self.engine.add(*fields)
+                fields = job_fields(name, payload, engine.world_ns(), **options)  # type: ignore[arg-type]
+                positions.append(engine.add(*fields))
                 ids.append(show_id(fields[0]))
         finally:
-            self.engine.settle(position)
+            engine.settle(positions[-1])
+        if engine.state is not state:  # records were refused meanwhile: perhaps ours
+            for position in positions:
+                engine.settle(position)
         return ids
 
     def schedule(self, name: str, payload: bytes, at: datetime, **options: object) -> str:
@@ -116,9 +119,8 @@ class Jobs:
         self, name: str, payload: bytes, *, timeout: Seconds, ttr: Seconds = 60, priority: int = 0
     ) -> JobResult | None:
         """Have the work done by a worker and wait for it. None if nobody finished it in time; then it is forgotten."""
-        check_name(name)
         told = threading.Event()
-        job = self.engine.run(uuid4().bytes, name, to_ms("ttr", ttr), check_payload(payload), priority)
+        job = self.engine.run(*run_fields(name, payload, ttr, priority))
 
         def done(job: Job, position: int) -> None:
             told.set()
@@ -134,7 +136,7 @@ class Jobs:
                         return None
             return result_of(job)
         finally:
-            self.engine.results.remove(job.id, done)
+            self.engine.leave_result(job.id, done)
             self.engine.forget(job)
 
     # -- doing work ------------------------------------------------------------------------------------------------
@@ -214,7 +216,7 @@ class Jobs:
 
     def touch(self, id: str, ttr: Seconds) -> None:
         """The lease lasts so long from now. Raises: JobNotFound, NotLeased."""
-        self.engine.settle(self.engine.touch(parse_id(id), to_ms("ttr", ttr)))
+        self.engine.settle(self.engine.touch(parse_id(id), to_ms("ttr", ttr, 1, DAY_S)))
 
     def release(self, id: str, delay: Seconds = 0) -> None:
         """Give a leased job back; the attempt does not count. Raises: JobNotFound, NotLeased."""
@@ -224,17 +226,21 @@ class Jobs:
 
     def result(self, id: str, wait: Seconds = 0) -> JobResult | None:
         """How the job ended; None if it has not in time. Raises: JobNotFound."""
-        told = threading.Event()
+        told, ended = threading.Event(), list[Job]()
 
         def done(job: Job, position: int) -> None:
+            ended.append(job)
             told.set()
 
         job = self.engine.expect_result(parse_id(id), done)
-        if not job.is_processed and wait:
-            with self.woken_at_close(told.set):
-                told.wait(to_ms("wait", wait) / 1000)
+        try:
+            if not job.is_processed and wait:
+                with self.woken_at_close(told.set):
+                    told.wait(to_ms("wait", wait) / 1000)
+        finally:
+            self.engine.leave_result(job.id, done)
+        job = ended[0] if ended else job
         if not job.is_processed:
-            self.engine.results.remove(job.id, done)
             return None
         self.engine.settle(0 if job.is_foreground else job.changed)
         return result_of(job)
@@ -289,7 +295,7 @@ class Jobs:
         """Rewrite every sealed segment now. Returns what was done."""
         from dataclasses import asdict
 
-        return asdict(self._upkeep.cleaner.cycle(everything=True))
+        return asdict(self._upkeep.clean(everything=True))
 
 
 class Leased:
@@ -376,6 +382,12 @@ def job_fields(
         unique,
         to_ms("backoff", backoff, 0, DAY_S),
     )
+
+
+def run_fields(name: str, payload: bytes, ttr: Seconds, priority: int) -> tuple[bytes, str, int, bytes, int]:
+    """What ``JobEngine.run`` takes."""
+    check_count("priority", priority, -(2**31), 2**31 - 1)
+    return uuid4().bytes, check_name(name), to_ms("ttr", ttr, 1, DAY_S), check_payload(payload), priority
 
 
 def check_count(what: str, number: int, least: int = 0, most: int = 2**32) -> int:

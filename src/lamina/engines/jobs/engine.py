@@ -23,18 +23,18 @@ from lamina.engines.jobs.job import AT_FAILED, AT_LEASED, AT_READY, FAILED, MS, 
 from lamina.engines.jobs.journal import Journal
 from lamina.engines.jobs.volatile import VolatileLog
 from lamina.engines.jobs.waiting import LeaseWaiter, Results, ResultWaiter, Workers, best_of
-from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError
+from lamina.errors import LaminaError, LogClosed, StorageError
 from lamina.log.commit import Committer
 from lamina.log.files import Files
 from lamina.log.files.real import RealFiles
-from lamina.log.formats import JOBS
-from lamina.log.naming import NUMBERED
 from lamina.log.options import LogOptions
 from lamina.log.positions import Position
 from lamina.log.sync import interval
 from lamina.log.writer import Log
 
 _TOLD_IN_NOTES = ((), (codec.START, codec.TIMEOUT), (codec.START, codec.TIMEOUT, codec.COMPLETE, codec.FAIL))
+_PAUSE_NS = 1000 * MS  # before what the disk refused is tried again
+_MOST_LEASED_BYTES = 4 << 20  # payloads of one lease; the first job is handed out whatever its size
 _MOST_PER_TICK = 1000  # what falls due at once is done in pieces, so that nobody waits long for the lock
 
 DEFAULT_OPTIONS = LogOptions(sync=interval(1000))
@@ -76,29 +76,10 @@ class JobEngine:
 
         Raises: what ``Log.open`` does; Corruption for a record that is no job command.
         """
-        steady, disk = SteadyClock(clock or SystemClock()), files or RealFiles()
-        if folder is None:
-            return cls(VolatileLog(), steady, None, disk)
-        log = Log.open(
-            folder,
-            options=options or DEFAULT_OPTIONS,
-            family=NUMBERED,
-            format=JOBS,
-            files=disk,
-            clock=steady,
-            committer=committer,
-            threaded=threaded,
+        steady = SteadyClock(clock or SystemClock())
+        return loading.opened(
+            cls, folder, options or DEFAULT_OPTIONS, files or RealFiles(), steady, committer, threaded
         )
-        engine = cls(log, steady, folder, disk)
-        # A log that was written by a clock ahead of ours: its time goes on, or leases would last until we catch up.
-        engine.ahead = steady.not_before(log.position)
-        try:
-            loading.load(engine)
-        except BaseException:
-            log.close()
-            raise
-        loading.forget_expired(engine)
-        return engine
 
     def close(self) -> None:
         with suppress(StorageError):
@@ -180,9 +161,10 @@ class JobEngine:
             return [job], position
         queues = [state.queue(name) for name in dict.fromkeys(names)]
         jobs: list[Job] = []
-        position = 0
-        while len(jobs) < most and (best := best_of(queues)) is not None:
+        position = size = 0
+        while len(jobs) < most and size < _MOST_LEASED_BYTES and (best := best_of(queues)) is not None:
             position = self._start(best) or position
+            size += len(best.payload)
             jobs.append(best)
         if jobs:
             self._look_at_due()
@@ -194,8 +176,12 @@ class JobEngine:
             self._now()
             queues = [self.state.queue(name) for name in waiter.names]
             self.workers.add(waiter)
-            for queue in queues:
-                self._serve(queue)
+            try:
+                for queue in queues:
+                    self._serve(queue)
+            except StorageError:
+                self.workers.remove(waiter)
+                raise
 
     def leave(self, waiter: LeaseWaiter) -> bool:
         """The waiter wants no job any more. False if it has been handed one."""
@@ -269,10 +255,13 @@ class JobEngine:
                 raise errors.BadJob("Not failed", hint="only a failed job can be driven again")
             if job.unique and job.unique in job.queue.uniques:
                 raise errors.DuplicateJob("Duplicate job", hint=f"a job with the key {job.unique} is not done yet")
-            position = self._note(job, codec.REDRIVE)
-            self.state.redrive(position, job)
-            self._after_return(job)
-            return 0 if job.is_foreground else position
+            return self._redrive(job)
+
+    def _redrive(self, job: Job) -> int:
+        position = self._note(job, codec.REDRIVE)
+        self.state.redrive(position, job)
+        self._after_return(job)
+        return 0 if job.is_foreground else position
 
     def redrive_queue(self, name: str, limit: int) -> tuple[int, int]:
         """Drive up to ``limit`` failed jobs of a queue again, best first. Returns how many, and the position."""
@@ -283,8 +272,10 @@ class JobEngine:
                 raise errors.JobNotFound("no such queue")
             done = position = 0
             for job in list(queue.lists[AT_FAILED]):
-                if done < limit and not (job.unique and job.unique in queue.uniques):
-                    position = self.redrive(job.id)
+                if done == limit:
+                    break
+                if job.unique not in queue.uniques:
+                    position = self._redrive(job)
                     done += 1
             return done, position
 
@@ -305,6 +296,11 @@ class JobEngine:
             self._now()
             return self._known(id)
 
+    def leave_result(self, id: bytes, waiter: ResultWaiter) -> bool:
+        """The waiter does not want to know any more. False if it has been told."""
+        with self.lock:
+            return self.results.remove(id, waiter)
+
     def expect_result(self, id: bytes, waiter: ResultWaiter) -> Job:
         """The job; if it is not processed yet, ``waiter`` is told when it is. Raises: JobNotFound."""
         with self.lock:
@@ -319,11 +315,13 @@ class JobEngine:
     def tick(self) -> float | None:
         """Do what has fallen due. Returns the seconds until more does, None if nothing will."""
         with self.lock:
-            with suppress(StorageError):  # whoever waits for a record is told
+            try:
                 self.push()  # or what falls due now would get the time of what gathered before
                 self._do_due(self.clock.now_ns(), _MOST_PER_TICK)
                 self.push()
-            self._known_due = due = max(self.state.next_due(), self._stuck_until)
+            except StorageError:  # whoever waits for a record is told
+                self._stuck_until = self.clock.now_ns() + _PAUSE_NS
+            self._known_due = due = self._next_due()
             return None if due == NEVER else max(due - self.clock.now_ns(), 0) / 1e9
 
     def world_ns(self) -> int:
@@ -335,9 +333,12 @@ class JobEngine:
         if self.journal.pending and self.journal.is_old(now):
             with suppress(StorageError):
                 self.push()
-        if self.state.next_due() <= now:
+        if self._next_due() <= now:
             self._do_due(now, _MOST_PER_TICK)
         return now
+
+    def _next_due(self) -> int:
+        return self._stuck_until or self.state.next_due()
 
     def _do_due(self, now: int, most: int) -> None:
         """At most so much at once. When the disk refuses, it is tried again a second later: nobody else is stopped."""
@@ -353,7 +354,7 @@ class JobEngine:
                 assert job is not None
                 self._do(job, now)
         except StorageError:
-            self._stuck_until = now + 1000 * MS
+            self._stuck_until = now + _PAUSE_NS
 
     def _do(self, job: Job, now: int) -> None:
         if job.expires <= now:
@@ -372,7 +373,7 @@ class JobEngine:
             self._serve(job.queue)
 
     def _look_at_due(self) -> None:
-        due = self.state.next_due()
+        due = self._next_due()
         if due < self._known_due:
             self._known_due = due
             if self.on_due is not None:
@@ -482,19 +483,12 @@ class JobEngine:
         if isinstance(error, LogClosed) or not isinstance(self.log, Log):
             return
         with self.lock:
-            journal = self.journal
-            if journal.is_careful:
+            if not loading.take_back(self, self.log):
                 return
-            # Nothing may be under way while the log is read: what was appended is in it, or refused.
-            with suppress(StorageError):
-                journal.push()
-            self.log.run_round()
-            loading.reload(self)
-            journal.is_careful = not isinstance(error, LogFailed)
             # Jobs that are back are handed out, and fall due, as if nothing had been.
-            self._known_due = NEVER
+            self._known_due, self._stuck_until = NEVER, 0
             try:
                 self._serve_all()
             except StorageError:
-                self._stuck_until = self.clock.now_ns() + 1000 * MS
+                self._stuck_until = self.clock.now_ns() + _PAUSE_NS
             self._look_at_due()

@@ -23,6 +23,7 @@ class Journal:
         self.clock = clock
         self.pending: list[bytes] = []
         self.first = 0
+        self._free = 0  # no position from here on was ever given to a record
         self.is_careful = False
         """A record was refused: until one gets through, each is written before its change is made."""
 
@@ -33,7 +34,7 @@ class Journal:
         """
         pending = self.pending
         if not pending:
-            self.first = max(self.clock.now_ns(), self.log.next_position)
+            self.first = max(self.clock.now_ns(), self.log.next_position, self._free)
         if before is not None:
             pending.append(before)
         pending.append(record)
@@ -51,6 +52,7 @@ class Journal:
         """Give the log what is pending. Raises: LogFailed, LogClosed; then it is lost."""
         if self.pending:
             pending, self.pending = self.pending, []
+            self._free = self.first + len(pending) + 1
             self.log.append_at(Position(self.first), pending)
 
     def is_old(self, now_ns: int) -> bool:

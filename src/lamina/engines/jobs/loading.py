@@ -2,13 +2,62 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lamina.engines.jobs import checkpoint
+from lamina.engines.jobs.volatile import VolatileLog
+from lamina.errors import BadOption, StorageError
+from lamina.log.formats import JOBS
+from lamina.log.naming import NUMBERED
+from lamina.log.options import LogOptions
 from lamina.log.writer import Log
 
 if TYPE_CHECKING:
+    from lamina.clock import SteadyClock
     from lamina.engines.jobs.engine import JobEngine
+    from lamina.log.commit import Committer
+    from lamina.log.files import Files
+
+_LARGEST_RECORD = 2 << 20  # a job with the largest payload and name there may be, and some room
+
+
+def opened(
+    make: type[JobEngine],
+    folder: str | None,
+    options: LogOptions,
+    disk: Files,
+    clock: SteadyClock,
+    committer: Committer | None,
+    threaded: bool,
+) -> JobEngine:
+    """``JobEngine.open``."""
+    if folder is None:
+        return make(VolatileLog(), clock, None, disk)
+    if options.max_payload < _LARGEST_RECORD:
+        raise BadOption(
+            f"max_payload of {options.max_payload} is too small for jobs", hint=f"at least {_LARGEST_RECORD}"
+        )
+    log = Log.open(
+        folder,
+        options=options,
+        family=NUMBERED,
+        format=JOBS,
+        files=disk,
+        clock=clock,
+        committer=committer,
+        threaded=threaded,
+    )
+    engine = make(log, clock, folder, disk)
+    # A log that was written by a clock ahead of ours: its time goes on, or leases would last until we catch up.
+    engine.ahead = clock.not_before(log.position)
+    try:
+        load(engine)
+    except BaseException:
+        log.close()
+        raise
+    forget_expired(engine)
+    return engine
 
 
 def load(engine: JobEngine) -> None:
@@ -34,12 +83,35 @@ def forget_expired(engine: JobEngine) -> None:
             del engine.state.queues[name]
 
 
+def take_back(engine: JobEngine, log: Log) -> bool:
+    """After a refusal, build the state from what the log has. False if the state has nothing that was refused.
+
+    Holds the engine's lock. Raises: what reading the log does; then it takes no more.
+    """
+    journal = engine.journal
+    if journal.is_careful:
+        log.go_on()  # what was refused was not applied
+        return False
+    # Nothing may be under way while the log is read: what was appended is in it, or refused.
+    with suppress(StorageError):
+        journal.push()
+    log.run_round()
+    if not log.is_broken_off and log.failure is None:
+        return False
+    reload(engine)
+    log.go_on()
+    journal.is_careful = True
+    return True
+
+
 def reload(engine: JobEngine) -> None:
     """Keep what no log has: jobs in the foreground, and the names of queues."""
     foreground = [job for job in engine.state.jobs.values() if job.is_foreground]
     names = list(engine.state.queues)
     load(engine)
     for job in foreground:
+        if job.id in engine.state.jobs:  # it took the id of a job whose end was refused; its caller will wait in vain
+            continue
         job.queue, job.slot = engine.state.queue(job.queue.name), -1
         engine.state.restore(job)
     for name in names:

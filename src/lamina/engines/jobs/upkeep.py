@@ -1,9 +1,8 @@
 """What keeps the folder small and the start short, in a thread of its own: checkpoints and cleaning.
 
-A checkpoint is worth its cost when the log behind the last one has grown to four times what a new one would hold (and
-to
-something worth mentioning at all). So writing them costs less than the log itself, and a start never replays more than
-that.
+A checkpoint is worth its cost when the log behind the last one has grown to four times what a new one would hold, and
+to something worth mentioning at all. So writing them costs less than the log itself, and a start never replays more
+than that.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import logging
 import threading
 
 from lamina.engines.jobs import checkpoint
-from lamina.engines.jobs.cleaner import Cleaner
+from lamina.engines.jobs.cleaner import Cleaner, CleanReport
 from lamina.engines.jobs.engine import JobEngine
 from lamina.errors import LaminaError
 from lamina.log.sync import Level
@@ -31,9 +30,15 @@ class Upkeep:
         self._engine = engine
         self._clean_s = clean_ms / 1000
         self._stop = threading.Event()
+        self._at_work = threading.RLock()  # whoever writes a checkpoint or cleans
         self._thread: threading.Thread | None = None
         self._covered = -engine.replayed  # a start that is killed early, again and again, must not replay more and more
         self.cleaner = Cleaner(engine, self.checkpoint)
+
+    def clean(self, *, everything: bool = False) -> CleanReport:
+        """One cycle of cleaning. Raises: Corruption, DiskFull, DiskError, LogFailed."""
+        with self._at_work:
+            return self.cleaner.cycle(self._stop.is_set, everything=everything)
 
     def start(self) -> None:
         if isinstance(self._engine.log, Log):
@@ -56,8 +61,8 @@ class Upkeep:
                     self.checkpoint()
                 if clock.monotonic() >= clean_at:
                     clean_at = clock.monotonic() + self._clean_s
-                    self.cleaner.cycle(self._stop.is_set)
-            except LaminaError as error:
+                    self.clean()
+            except (LaminaError, OSError) as error:
                 logger.warning("upkeep of %s: %s", self._engine.folder, error)
 
     def checkpoint_is_due(self) -> bool:
@@ -69,6 +74,10 @@ class Upkeep:
 
     def checkpoint(self) -> None:
         """Write one now. Raises: DiskFull, DiskError, LogFailed."""
+        with self._at_work:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
         engine, log = self._engine, self._engine.log
         assert isinstance(log, Log) and engine.folder is not None
         with engine.lock:

@@ -10,8 +10,9 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from lamina.engines.jobs.core import State
 from lamina.engines.jobs.engine import JobEngine
-from lamina.errors import LaminaError, LogFailed
+from lamina.errors import LaminaError
 from lamina.log.positions import Position
 from lamina.log.sync import Level
 from lamina.log.writer import Log
@@ -33,9 +34,10 @@ class Answers:
         self._waits_for_sync = self._log is not None and self._log.options.sync.level is Level.SYNCED
         self._speaking: dict[Connection, None] = {}
         self._is_scheduled = False
-        self._held: deque[tuple[int, list[_Held]]] = deque()
+        self._held: deque[tuple[int, State | None, list[_Held]]] = deque()
         """Turns whose records the commit thread has to write, oldest first."""
         self._release: asyncio.Task[None] | None = None
+        self._state = engine.state  # another one means that records were refused
 
     def flush_soon(self, connection: Connection | None = None) -> None:
         """Behind this turn of the loop, write and answer."""
@@ -49,29 +51,30 @@ class Answers:
         self._is_scheduled = False
         speaking, self._speaking = self._speaking, {}
         log = self._log
-        if not self._push() or (log is not None and log.failure is not None):
-            for connection in speaking:
-                self._send_checked(connection, *connection.taken())
+        is_pushed = self._push()
+        state, self._state = self._state, self._engine.state
+        if not is_pushed or state is not self._state or (log is not None and log.failure is not None):
+            # Some of what is to be said may not be so: every answer is held against the log.
+            self._hold(log.position if log is not None else 0, None, speaking)
             return
         if log is not None and log.position > (log.synced if self._waits_for_sync else log.written):
             if self._waits_for_sync or self._held or not log.try_round():
-                self._hold(log.position, speaking)
+                self._hold(log.position, state, speaking)
                 return
             if log.position > log.written:  # refused, or somebody appended meanwhile
-                self._hold(log.position, speaking)
+                self._hold(log.position, state, speaking)
                 return
         elif self._held:
-            self._hold(0, speaking)
+            self._hold(0, state, speaking)
             return
         for connection in speaking:
             self._send(connection, connection.taken()[0])
 
     def _push(self) -> bool:
-        """False if the log has failed: then nothing of this turn is in it."""
+        """False if the log has refused what is new."""
         try:
             self._engine.push()
-        except LaminaError as error:
-            self._engine.undo_refused(error)
+        except LaminaError:
             return False
         return True
 
@@ -86,12 +89,13 @@ class Answers:
 
     # -- by the commit thread ------------------------------------------------------------------------------------
 
-    def _hold(self, position: int, speaking: dict[Connection, None]) -> None:
+    def _hold(self, position: int, state: State | None, speaking: dict[Connection, None]) -> None:
+        """Answers made on ``state`` wait for ``position``; without a state they are held against the log."""
         turn: list[_Held] = []
         for connection in speaking:
             turn.append((connection, *connection.taken()))
             connection.held += 1
-        self._held.append((position, turn))
+        self._held.append((position, state, turn))
         if self._release is None:
             self._release = self._loop.create_task(self._release_held())
 
@@ -106,29 +110,25 @@ class Answers:
                 except LaminaError as error:
                     problem = error
                 while self._held and self._held[0][0] <= position:
-                    for connection, out, positions in self._held.popleft()[1]:
+                    _, state, turn = self._held.popleft()
+                    for connection, out, positions in turn:
                         connection.held -= 1
-                        if problem is None:
+                        if problem is None and state is self._engine.state:
                             self._send(connection, out)
                         else:
-                            self._send_checked(connection, out, positions)
+                            answers = zip(out, positions, strict=True)
+                            self._send(connection, [await self._checked(*answer) for answer in answers])
         finally:
             self._release = None
 
-    def _send_checked(self, connection: Connection, out: list[bytes], positions: list[int]) -> None:
-        self._send(connection, [self._checked(*answer) for answer in zip(out, positions, strict=True)])
-
-    def _checked(self, reply: bytes, position: int) -> bytes:
+    async def _checked(self, reply: bytes, position: int) -> bytes:
         """The reply if its record is in the log, else why it is not."""
-        log = self._log
-        if not position or log is None:
-            return reply
-        try:
-            if position <= log.position and log.has_reached(Position(position)):
-                return reply
-        except LaminaError as error:
-            return replies.error(error)
-        return replies.error(log.failure or LogFailed("not written"))
+        if position and self._log is not None:
+            try:
+                await self._log.reached(Position(position))
+            except LaminaError as error:
+                return replies.error(error)
+        return reply
 
     async def all_settled(self) -> None:
         """Everything that was said so far has gone out."""

@@ -8,8 +8,10 @@ that waits (``lease``, ``run``, ``result``) holds up those behind it on its own 
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from lamina.engines.jobs.engine import JobEngine
@@ -24,6 +26,7 @@ from lamina.server.workq.parse import Parser
 _MOST_WAITING = 1 << 20  # bytes behind a command that waits; a client that sends more is not read until it goes on
 _MOST_PER_TURN = 1 << 16  # bytes of a client that are taken before others have their turn
 _MOST_COMMANDS = 500  # of a client that are run before others have their turn
+_MOST_SHOWN = 4 << 20  # bytes of payloads in one inspect
 _MOST_UNSENT = 1 << 20  # bytes of answers that are made before some are handed over
 
 
@@ -37,6 +40,7 @@ class WorkqDoor:
         self.connections: set[Connection] = set()
         self.max_connections = max_connections
         self.started_ns = engine.clock.now_ns()
+        self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None
         engine.on_due = self._come_at_due
         self._come_at_due()
@@ -45,7 +49,17 @@ class WorkqDoor:
         """A protocol for a new connection."""
         return Connection(self)
 
+    def on_loop(self, call: Callable[..., object], *arguments: object) -> None:
+        """The engine tells news also from the thread of its upkeep; connections live on the loop."""
+        if threading.get_ident() == self._thread:
+            call(*arguments)
+        else:
+            self.loop.call_soon_threadsafe(call, *arguments)
+
     def _come_at_due(self) -> None:
+        self.on_loop(self._tick_soon)
+
+    def _tick_soon(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.loop.call_soon(self._tick)  # type: ignore[assignment]
@@ -94,7 +108,7 @@ class Connection(asyncio.Protocol):
         self.positions: list[int] = []
         self.unsent = 0  # bytes of them
         self.held = 0  # turns whose answers wait for the disk
-        self.waiting_bytes = 0  # that came while commands had to wait
+        self.unread = bytearray()  # what came while commands had to wait
         self.turn_bytes = 0  # that came in this turn
 
     # -- the socket ----------------------------------------------------------------------------------------------
@@ -106,20 +120,18 @@ class Connection(asyncio.Protocol):
             transport.close()
             return
         self.door.connections.add(self)
+        keep_alive(transport)
 
     def data_received(self, data: bytes) -> None:
-        found = self.parser.feed(data)
         self.turn_bytes += len(data)
-        if self.backlog:
-            self.waiting_bytes += len(data)
-        if found:
-            self.backlog.extend(found)
-        self.is_closing |= self.parser.is_closed
+        if self.unread or self.backlog or self.cancel is not None or len(data) > _MOST_PER_TURN:
+            self.unread += data
+        else:
+            self._feed(data)
         self.work()
 
     def eof_received(self) -> bool:
         """No more will come. Whether the client still reads cannot be told, so it gets its answers, but no job."""
-        self.backlog.extend(self.parser.end())
         self.is_closing = self.has_ended = True
         if self.cancel is not None:
             self.give_up()
@@ -130,7 +142,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, problem: Exception | None) -> None:
         self.door.connections.discard(self)
         self.transport = None
-        self.backlog.clear()
+        self._throw_away()
         self.give_up()
 
     def pause_writing(self) -> None:
@@ -144,7 +156,7 @@ class Connection(asyncio.Protocol):
 
     def stop(self) -> None:
         """Run no more commands; what was run is still answered."""
-        self.backlog.clear()
+        self._throw_away()
         self.is_closing = self.is_stopped = True
         self.give_up()
         self._read_or_not()
@@ -160,7 +172,7 @@ class Connection(asyncio.Protocol):
             cancel()
 
     def _read_or_not(self) -> None:
-        has_too_much = self.waiting_bytes > _MOST_WAITING or self.turn_bytes > _MOST_PER_TURN
+        has_too_much = len(self.unread) > _MOST_WAITING or self.turn_bytes > _MOST_PER_TURN
         wants_pause = self.is_clogged or self.is_stopped or has_too_much
         if self.transport is not None and wants_pause != self.is_paused and not self.transport.is_closing():
             self.is_paused = wants_pause
@@ -171,7 +183,7 @@ class Connection(asyncio.Protocol):
     def work(self) -> None:
         """Run what can be run."""
         backlog = self.backlog
-        while backlog and self.cancel is None and not self.is_clogged:
+        while self.cancel is None and not self.is_clogged and (backlog or self._read()):
             if len(self.out) >= _MOST_COMMANDS or self.unsent >= _MOST_UNSENT:
                 break  # ``taken`` goes on
             command = backlog.popleft()
@@ -181,9 +193,27 @@ class Connection(asyncio.Protocol):
                 self.say(replies.error(problem))
         if self.out or self.turn_bytes > _MOST_PER_TURN or self.is_done():
             self.answers.flush_soon(self)
-        if not backlog:
-            self.waiting_bytes = 0
         self._read_or_not()
+
+    def _read(self) -> bool:
+        """Get commands from what came, a piece at a time: a small command takes much more room when it is read."""
+        while self.unread and not self.backlog:
+            data = bytes(self.unread[:_MOST_PER_TURN])
+            del self.unread[:_MOST_PER_TURN]
+            self._feed(data)
+        if self.has_ended and not self.backlog and not self.parser.is_closed:
+            self.backlog.extend(self.parser.end())
+        return bool(self.backlog)
+
+    def _feed(self, data: bytes) -> None:
+        self.backlog.extend(self.parser.feed(data))
+        if self.parser.is_closed:
+            self.is_closing = True
+            self.unread.clear()
+
+    def _throw_away(self) -> None:
+        self.backlog.clear()
+        self.unread.clear()
 
     def say(self, reply: bytes, position: int = 0) -> None:
         """Answer, once the log has come to ``position``."""
@@ -196,12 +226,12 @@ class Connection(asyncio.Protocol):
         said = self.out, self.positions
         self.out, self.positions, self.unsent, self.turn_bytes = [], [], 0, 0
         self._read_or_not()
-        if self.backlog and self.cancel is None:
+        if (self.backlog or self.unread) and self.cancel is None:
             self.door.loop.call_soon(self.work)
         return said
 
     def is_done(self) -> bool:
-        return self.is_closing and not self.backlog and self.cancel is None
+        return self.is_closing and not self.backlog and not self.unread and self.cancel is None
 
     def _add(self, command: c.Add) -> None:
         self.say(replies.OK, self.engine.add(*command))
@@ -256,7 +286,7 @@ class Connection(asyncio.Protocol):
 
     def _wait_for_job(self, command: c.Lease) -> None:
         def deliver(jobs: list[Job], position: int) -> None:
-            self._go_on(timer, replies.leased(jobs), position)
+            self.door.on_loop(self._go_on, timer, replies.leased(jobs), position)
 
         def time_is_up() -> None:
             if self.engine.leave(waiter):
@@ -269,26 +299,30 @@ class Connection(asyncio.Protocol):
         waiter = LeaseWaiter(command.names, command.most, deliver)
         timer = self.door.loop.call_later(command.wait / 1000, time_is_up)
         self.cancel = cancel
-        self.engine.expect_job(waiter)
+        try:
+            self.engine.expect_job(waiter)
+        except LaminaError:
+            self.give_up()
+            raise
 
     def _result(self, command: c.Result) -> None:
         def deliver(job: Job, position: int) -> None:
-            self._go_on(timer, replies.result(job), position)
+            self.door.on_loop(self._go_on, timer, replies.result(job), position)
 
         def time_is_up() -> None:
-            if self.engine.results.remove(command.id, deliver):
+            if self.engine.leave_result(command.id, deliver):
                 self._go_on(timer, replies.TIMEOUT)
 
         def cancel() -> None:
             timer.cancel()
-            self.engine.results.remove(command.id, deliver)
+            self.engine.leave_result(command.id, deliver)
 
         job = self.engine.expect_result(command.id, deliver)
         if job.is_processed:
             self.say(replies.result(job), 0 if job.is_foreground else job.changed)
             return
         if self.has_ended:
-            self.engine.results.remove(command.id, deliver)
+            self.engine.leave_result(command.id, deliver)
             self.say(replies.TIMEOUT)
             return
         timer = self.door.loop.call_later(command.wait / 1000, time_is_up)
@@ -301,8 +335,8 @@ class Connection(asyncio.Protocol):
         timer: asyncio.TimerHandle
 
         def deliver(done: Job, position: int) -> None:
-            self._go_on(timer, replies.result(done))
-            self.door.loop.call_soon(self.engine.forget, done)
+            self.door.on_loop(self._go_on, timer, replies.result(done))
+            self.door.on_loop(self.door.loop.call_soon, self.engine.forget, done)
 
         def time_is_up() -> None:
             nonlocal timer
@@ -310,13 +344,13 @@ class Connection(asyncio.Protocol):
             if job.at == AT_LEASED and left > 0:
                 timer = self.door.loop.call_later(left, time_is_up)
                 return
-            self.engine.results.remove(command.id, deliver)
+            self.engine.leave_result(command.id, deliver)
             self.engine.forget(job)
             self._go_on(timer, replies.TIMEOUT)
 
         def cancel() -> None:
             timer.cancel()
-            self.engine.results.remove(command.id, deliver)
+            self.engine.leave_result(command.id, deliver)
             self.engine.forget(job)
 
         timer = self.door.loop.call_later(command.wait / 1000, time_is_up)
@@ -363,10 +397,32 @@ class Connection(asyncio.Protocol):
         queue = self.engine.state.queues.get(name)
         if queue is None:
             raise JobNotFound("no such queue")
-        self.say(replies.jobs(queue.lists[place].some(offset, limit)))
+        self.say(replies.jobs(_up_to(_MOST_SHOWN, queue.lists[place].some(offset, limit))))
 
     def _inspect_job(self, command: c.InspectJob) -> None:
         self.say(replies.jobs([self.engine.job(command.id)]))
+
+
+def _up_to(size: int, jobs: Sequence[Job]) -> Sequence[Job]:
+    """The first of them, as many as have payloads of so many bytes together; one at least."""
+    for number, job in enumerate(jobs):
+        size -= len(job.payload)
+        if size < 0:
+            return jobs[: max(number, 1)]
+    return jobs
+
+
+def keep_alive(transport: asyncio.Transport) -> None:
+    """Notice within minutes that the machine of a client is gone: a worker that waits there must not get a job."""
+    to = transport.get_extra_info("socket")
+    if to is None or to.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    to.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # Linux
+        to.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+        to.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20)
+        to.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        to.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 120_000)
 
 
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
