@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 from unittest import mock
 
-from lamina.engines.jobs import checkpoint, codec
-from lamina.engines.jobs import engine as engine_module
+from lamina.engines.jobs import checkpoint, codec, loading
 from lamina.engines.jobs.core import State
 from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.job import (
@@ -252,7 +251,7 @@ class Story:
         self._check_restart()
         self._note_time()
         watched = type("WatchedLog", (WatchedLog,), {"story": self})
-        with mock.patch.object(engine_module, "Log", watched):
+        with mock.patch.object(loading, "Log", watched):
             self.engine = self.open(self.disk, self.clock)
         self._note_time()
         self._check_engine(self.engine)
