@@ -100,6 +100,8 @@ class Data:
             if self._jobs is None:
                 from lamina.engines.jobs.api import Jobs
                 from lamina.engines.jobs.engine import JobEngine
+                from lamina.log.naming import RESERVE
+                from lamina.log.reserve import Reserve
 
                 engine = JobEngine.open(
                     join(self.folder, "jobs"),
@@ -108,6 +110,7 @@ class Data:
                     clock=self._clock,
                     committer=self._committer,
                 )
+                engine.reserve = Reserve(self._files, join(engine.folder or "", RESERVE), engine.clock)
                 self._jobs = Jobs(engine)
             return self._jobs
 

@@ -95,7 +95,9 @@ def _tell(place: Place, job: Leased, ending: Ending) -> None:
 def _keep(place: Place, job: Leased) -> None:
     try:
         place.touch(job.id, job.ttr_s)
-    except Disconnected as error:  # the lease lasts a while without us, and the work is worth something
+    except JobError:
+        raise
+    except LaminaError as error:  # the lease lasts a while without us, and the work is worth something
         err.print(f"the lease could not be extended: {error.message}", markup=False)
 
 

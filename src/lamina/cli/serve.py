@@ -9,6 +9,7 @@ import click
 from lamina.cli.render import out
 from lamina.errors import BadOption
 from lamina.log.options import LogOptions
+from lamina.log.reserve import SIZE
 from lamina.log.sync import ALWAYS, OS, Sync, interval
 from lamina.log.sync import parse as parse_sync
 
@@ -28,9 +29,17 @@ def _say(line: str) -> None:
 @click.option("--segment-bytes", default=LogOptions().segment_bytes, show_default=True, help="When a new file starts.")
 @click.option("--clean-ms", default=300_000, show_default=True, help="How often old segments are cleaned.")
 @click.option("--max-connections", default=10_000, show_default=True, help="More are told so and closed.")
+@click.option("--reserve-bytes", default=SIZE, show_default=True, help="Room kept for a full disk, 0: none.")
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine without authentication.")
 def serve(
-    data: str, workq: str, sync: str, segment_bytes: int, clean_ms: int, max_connections: int, insecure: bool
+    data: str,
+    workq: str,
+    sync: str,
+    segment_bytes: int,
+    clean_ms: int,
+    max_connections: int,
+    reserve_bytes: int,
+    insecure: bool,
 ) -> None:
     """Serve the jobs of a data folder until SIGTERM or Ctrl-C.
 
@@ -42,10 +51,8 @@ def serve(
     address = Address.parse(workq)
     _check_address(address.host, str(address), insecure=insecure)
     options = LogOptions(sync=parse_sync(sync), segment_bytes=_segment(segment_bytes))
-    run(
-        Settings(address, str(Path(data) / "jobs"), options, _positive("--clean-ms", clean_ms), max_connections),
-        _say,
-    )
+    folder, clean_every = str(Path(data) / "jobs"), _positive("--clean-ms", clean_ms)
+    run(Settings(address, folder, options, clean_every, max_connections, max(reserve_bytes, 0)), _say)
 
 
 @click.command("workq-server")

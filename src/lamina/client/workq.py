@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from lamina.client.wire import Wire
-from lamina.engines.jobs.api import DAY_S, Seconds, check_name, check_payload, job_fields, to_ms
+from lamina.engines.jobs.api import DAY_S, Seconds, check_count, check_name, check_payload, job_fields, to_ms
 from lamina.engines.jobs.views import JobResult, parse_id, show_id
 from lamina.errors import BadJob
 from lamina.units import show_time
@@ -119,7 +119,7 @@ class WorkqClient:
 
     def redrive_queue(self, name: str, limit: int = 1000) -> int:
         """The same for up to 1000 failed jobs of a queue. Returns how many. Raises: JobNotFound, BadJob."""
-        return self._ask("redrive", check_name(name), limit, read=int) or 0
+        return self._ask("redrive", check_name(name), check_count("limit", limit, 1), read=int) or 0
 
     def pause(self, name: str) -> None:
         """Hand out no job of this queue until ``resume``."""

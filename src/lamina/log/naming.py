@@ -8,7 +8,7 @@
 
 Beside a log file may stand companions of the kernel: ``<name>.index`` (sparse index), ``<name>.torn-<time>`` (a tail
 that was cut), ``<name>.broken-<time>`` (damage that was quarantined) and half-done replacements; beside all of them
-the ``checkpoint`` of an engine. Anything else in a folder is foreign: left alone, and reported.
+the ``checkpoint`` and the ``reserve`` of an engine. Anything else in a folder is foreign: left alone, and reported.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ _LOCKS: Final = frozenset({"lamina.lock", "append.lock", "read.lock"})
 INDEX_SUFFIX: Final = ".index"
 CHECKPOINT: Final = "checkpoint"
 """What an engine knew of its log at some position, so that it need not read what is before."""
+RESERVE: Final = "reserve"
+"""Room that is kept for a full disk (reserve.py)."""
+_OURS: Final = _LOCKS | {CHECKPOINT, RESERVE}
 
 
 def show_file_time(time_ns: int) -> str:
@@ -175,7 +178,7 @@ def sort_out(names: Iterable[str]) -> Listing:
     for name in sorted(names):
         if parsed := parse(name):
             listing.segments.append(parsed)
-        elif name in _LOCKS or name == CHECKPOINT or ((match := _COMPANION.fullmatch(name)) and parse(match["of"])):
+        elif name in _OURS or ((match := _COMPANION.fullmatch(name)) and parse(match["of"])):
             listing.companions.append(name)
         elif name.endswith(_TEMPORARY) and ((of := name.rpartition(".")[0]) == CHECKPOINT or parse(of)):
             listing.leftovers.append(name)

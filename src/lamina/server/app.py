@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.upkeep import Upkeep
 from lamina.errors import BadOption, DiskError
+from lamina.log.files import join
+from lamina.log.naming import RESERVE
 from lamina.log.options import LogOptions
+from lamina.log.reserve import SIZE, Reserve
 from lamina.server.workq.door import WorkqDoor
 
 _OWN_HANDLES = 32  # for log files, the loop and what else is open
@@ -50,6 +53,8 @@ class Settings:
     jobs_log: LogOptions
     clean_ms: int = 300_000
     max_connections: int = 10_000
+    reserve_bytes: int = SIZE
+    """Room that is kept for a full disk; 0: none."""
 
 
 def serve(settings: Settings, say: Callable[[str], None]) -> None:
@@ -58,6 +63,10 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
     Durability: an orderly stop syncs everything. Raises: what opening the jobs does; DiskError if a door cannot open.
     """
     engine = JobEngine.open(settings.jobs_folder, options=settings.jobs_log)
+    if settings.jobs_folder is not None and settings.reserve_bytes:
+        engine.reserve = Reserve(
+            engine.files, join(settings.jobs_folder, RESERVE), engine.clock, settings.reserve_bytes
+        )
     upkeep = Upkeep(engine, clean_ms=settings.clean_ms)
     try:
         upkeep.start()

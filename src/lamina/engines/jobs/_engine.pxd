@@ -5,7 +5,7 @@ from lamina.engines.jobs cimport _job as typed
 from lamina.engines.jobs cimport _journal as journals
 
 cdef class JobEngine:
-    cdef public object log, folder, files, clock, workers, results, on_due, lock
+    cdef public object log, folder, files, clock, workers, results, on_due, lock, reserve
     cdef public machine.State state
     cdef public journals.Journal journal
     cdef public long long evicted, checkpointed, replayed, ahead

@@ -135,6 +135,8 @@ class Jobs:
                     if left <= 0:
                         return None
             return result_of(job)
+        except JobNotFound:  # somebody deleted it
+            return None
         finally:
             self.engine.leave_result(job.id, done)
             self.engine.forget(job)

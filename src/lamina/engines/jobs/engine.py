@@ -29,6 +29,7 @@ from lamina.log.files import Files
 from lamina.log.files.real import RealFiles
 from lamina.log.options import LogOptions
 from lamina.log.positions import Position
+from lamina.log.reserve import Reserve
 from lamina.log.sync import interval
 from lamina.log.writer import Log
 
@@ -55,6 +56,8 @@ class JobEngine:
         self.results = Results()
         self.on_due: Callable[[], None] | None = None
         """Called when something falls due earlier than before: whoever calls ``tick`` has to come earlier."""
+        self.reserve: Reserve | None = None
+        """Room for what has to go on when the disk is full: everything but new jobs."""
         self.lock = threading.RLock()
         self.journal = Journal(log, clock)
         self._known_due, self._stuck_until = NEVER, 0
@@ -76,10 +79,8 @@ class JobEngine:
 
         Raises: what ``Log.open`` does; Corruption for a record that is no job command.
         """
-        steady = SteadyClock(clock or SystemClock())
-        return loading.opened(
-            cls, folder, options or DEFAULT_OPTIONS, files or RealFiles(), steady, committer, threaded
-        )
+        steady, disk, wanted = SteadyClock(clock or SystemClock()), files or RealFiles(), options or DEFAULT_OPTIONS
+        return loading.opened(cls, folder, wanted, disk, steady, committer, threaded)
 
     def close(self) -> None:
         with suppress(StorageError):
@@ -105,6 +106,8 @@ class JobEngine:
         """A new job, for now or for a ``time``. Raises: DuplicateJob, BadJob (its life is over before it starts)."""
         with self.lock:
             now = self._now()
+            if self.reserve is not None and not self.reserve.is_held and not self.reserve.hold():
+                raise errors.DiskFull("the disk is full, no jobs are taken", hint="make room; what is there goes on")
             if time is not None:
                 if time <= codec.ZERO_TIME:
                     time = None  # as workq: the zero time is no time
@@ -483,6 +486,8 @@ class JobEngine:
         if isinstance(error, LogClosed) or not isinstance(self.log, Log):
             return
         with self.lock:
+            if isinstance(error, errors.DiskFull) and self.reserve is not None:
+                self.reserve.give()
             if not loading.take_back(self, self.log):
                 return
             # Jobs that are back are handed out, and fall due, as if nothing had been.

@@ -19,6 +19,7 @@ from lamina.log.writer import Log
 
 _EVERY_S = 0.5
 _FEWEST = 50_000  # records
+_HURRY_S = 30.0  # between two cleanings while the disk is full
 
 logger = logging.getLogger("lamina.jobs")
 
@@ -56,14 +57,20 @@ class Upkeep:
         clock = self._engine.clock
         clean_at = clock.monotonic() + self._clean_s
         while not self._stop.wait(min(_EVERY_S, self._clean_s)):
+            if self._is_out_of_room() and clean_at > clock.monotonic() + _HURRY_S:
+                clean_at = clock.monotonic()
             try:
                 if self.checkpoint_is_due():
                     self.checkpoint()
                 if clock.monotonic() >= clean_at:
-                    clean_at = clock.monotonic() + self._clean_s
+                    clean_at = clock.monotonic() + (_HURRY_S if self._is_out_of_room() else self._clean_s)
                     self.clean()
             except (LaminaError, OSError) as error:
                 logger.warning("upkeep of %s: %s", self._engine.folder, error)
+
+    def _is_out_of_room(self) -> bool:
+        reserve = self._engine.reserve
+        return reserve is not None and not reserve.is_held
 
     def checkpoint_is_due(self) -> bool:
         log = self._engine.log

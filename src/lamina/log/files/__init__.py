@@ -39,6 +39,9 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def allocate(self, size: int) -> None:
+        """Make an empty file so large, of zeros, with all its room taken from the disk."""
+
     def sync(self) -> None:
         """Return when the content is on the disk. The name may need ``sync_folder``."""
 

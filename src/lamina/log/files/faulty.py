@@ -84,6 +84,10 @@ class FaultyFile:
         self._files.pass_or_fail("truncate", self.path)
         self._inner.truncate(size)
 
+    def allocate(self, size: int) -> None:
+        self._files.pass_or_fail("append", self.path)
+        self._inner.allocate(size)
+
     def sync(self) -> None:
         self._files.pass_or_fail("sync", self.path)
         self._inner.sync()

@@ -46,6 +46,9 @@ class MemoryFile:
         self._check()
         self._files.do_truncate(self.content, size)
 
+    def allocate(self, size: int) -> None:
+        self.append([bytes(size)])
+
     def sync(self) -> None:
         if not self._open:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)

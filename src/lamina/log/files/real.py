@@ -55,6 +55,13 @@ class RealFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._handle, size)
 
+    def allocate(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._handle, 0, size)
+            return
+        while (left := size - self.size()) > 0:  # macOS
+            os.write(self._handle, bytes(min(left, 1 << 20)))
+
     def sync(self) -> None:
         if self._handle < 0:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
