@@ -10,7 +10,12 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-BY_HAND = ("lamina.log._speed", "lamina.engines.jobs._packing", "lamina.server.workq._quick")
+BY_HAND = (
+    "lamina.log._speed",
+    "lamina.engines.jobs._packing",
+    "lamina.server.workq._quick",
+    "lamina.server.resp._protocol",
+)
 by_hand = [
     Extension(
         name,

@@ -1,0 +1,7 @@
+"""The RESP door: the protocol of Redis, in its versions 2 and 3."""
+
+from __future__ import annotations
+
+from lamina.twins import stand_in
+
+IS_COMPILED = stand_in(__name__, "protocol")
