@@ -12,8 +12,8 @@ help:  ## this list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
 
 # Set-up, redone when what it depends on changed. The compiled modules are built when there is a C compiler.
-COMPILED := src/lamina/log/_crc32c.h $(wildcard src/lamina/*/*.pyx src/lamina/*/*/*.pyx src/lamina/*/*/*.pxd) \
-  $(addprefix src/lamina/engines/jobs/,codec.py job.py core.py checkpoint.py journal.py engine.py) \
+COMPILED := src/lamina/log/_crc32c.h $(wildcard src/lamina/*/*.pyx src/lamina/*/*.pxd src/lamina/*/*/*.pyx src/lamina/*/*/*.pxd) \
+  $(addprefix src/lamina/engines/,journal.py logged.py) $(addprefix src/lamina/engines/jobs/,codec.py job.py core.py checkpoint.py engine.py) \
   $(addprefix src/lamina/server/workq/,parse.py replies.py answers.py door.py)
 
 $(READY): pyproject.toml setup.py constraints.txt $(COMPILED)

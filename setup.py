@@ -26,7 +26,8 @@ by_hand = [
     for name in BY_HAND
 ]
 AS_WRITTEN = {
-    "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "journal", "engine"),
+    "lamina.engines": ("journal", "logged"),
+    "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "engine"),
     "lamina.server.workq": ("parse", "replies", "answers", "door"),
 }
 twins = [

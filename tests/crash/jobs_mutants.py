@@ -31,7 +31,7 @@ MUTANTS = [
     # -- the engine and its log ----------------------------------------------------------------------------------
     Mutant(
         "answered before it is written",
-        ENGINE,
+        "engines/logged.py",
         "                self.log.wait(Position(position))\n",
         "                pass\n",
         CUTS,
@@ -140,15 +140,15 @@ MUTANTS = [
     Mutant(
         "a checkpoint shows what the log has not synced",
         UPKEEP,
-        "            log.wait(log.position, Level.SYNCED)\n",
-        "",
+        "            log.wait(engine.all_written(), Level.SYNCED)\n",
+        "            engine.all_written()\n",
         COMPLETED,
     ),
     Mutant(
         "a checkpoint shows what the log was not given",
         UPKEEP,
-        "        def sync_log() -> None:\n            engine.push()\n",
-        "        def sync_log() -> None:\n",
+        "            log.wait(engine.all_written(), Level.SYNCED)\n",
+        "            log.wait(log.written, Level.SYNCED)\n",
         SEEDS,
     ),
     Mutant("a checkpoint forgets failures", CHECKPOINT, "        job.fails,\n", "        0,\n", COMPLETED),
@@ -208,15 +208,15 @@ MUTANTS = [
     Mutant(
         "cleaned by what is not synced",
         CLEANER,
-        "        log.wait(log.position, Level.SYNCED)\n",
-        "",
+        "        log.wait(self._engine.all_written(), Level.SYNCED)\n",
+        "        self._engine.all_written()\n",
         CLEANED,
     ),
     Mutant(
         "cleaned by what the log was not given",
         CLEANER,
-        "        self._engine.push()\n",
-        "",
+        "        log.wait(self._engine.all_written(), Level.SYNCED)\n",
+        "        log.wait(log.written, Level.SYNCED)\n",
         CLEANED,
     ),
     Mutant(

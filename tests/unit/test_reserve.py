@@ -84,6 +84,46 @@ def test_cleaning_makes_room_and_jobs_are_taken_again() -> None:
     assert set(found.state.jobs) == set(engine.state.jobs)
 
 
+def test_a_disk_full_of_what_was_deleted_is_cleaned_though_the_newest_record_was_refused() -> None:
+    lab = Lab()
+    engine = lab.engine
+    with pytest.raises(DiskFull):
+        while True:
+            lab.add()
+            engine.settle(engine.delete(lab.ids[-1]))
+    assert engine.log.position > engine.log.written
+    Upkeep(engine).clean(everything=True)
+    lab.clock.advance(1)
+    lab.add()
+    assert set(engine.state.jobs) == {lab.ids[-1]}
+
+
+def test_one_refused_write_on_a_disk_with_room_refuses_no_jobs_for_long() -> None:
+    files, clock = FaultyFiles(MemoryFiles()), ManualClock()
+    engine = JobEngine.open("jobs", files=files, clock=clock, options=LogOptions(sync=OS), threaded=False)
+    engine.reserve = Reserve(files, "jobs/reserve", clock, ROOM)
+    files.fail("append", error=errno.ENOSPC)
+    for turn in range(20):  # somebody who tries again all the time must not put it off
+        try:
+            engine.settle(engine.add(bytes([turn]) * 16, "q", 1000, HOUR, b"x"))
+            break
+        except DiskFull:
+            with pytest.raises(DiskFull):
+                engine.settle(engine.log.position)
+            clock.advance(0.1)
+    assert 0 < turn < 10
+
+
+def test_a_disk_that_cannot_keep_room_does_without() -> None:
+    files, clock = FaultyFiles(MemoryFiles()), ManualClock()
+    engine = JobEngine.open("jobs", files=files, clock=clock, options=LogOptions(sync=OS), threaded=False)
+    files.fail("append", error=errno.EOPNOTSUPP, only="reserve", times=1 << 30)
+    engine.reserve = Reserve(files, "jobs/reserve", clock, ROOM)
+    engine.settle(engine.add(bytes(16), "q", 1000, HOUR, b"x"))
+    engine.reserve.give()
+    engine.settle(engine.add(bytes(15) + b"1", "q", 1000, HOUR, b"x"))
+
+
 def test_without_room_at_the_start_there_is_no_reserve_and_no_jobs_are_taken() -> None:
     disk, clock = SmallDisk(), ManualClock()
     disk.size = 1000

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NewType
 
-from lamina.errors import LaminaError
+from lamina.errors import LaminaError, StorageError
 from lamina.log.index import Index
 from lamina.log.options import LogOptions
+from lamina.log.refused import Refused
 from lamina.log.sync import Level
 
 Position = NewType("Position", int)
@@ -20,6 +21,7 @@ class Positions:
         self.options = options
         self._last_stamp = newest.last
         self._last_position = self._written = self._synced = newest.last_data
+        self._refused = Refused()
         self._broken_off: LaminaError | None = None
 
     @property
@@ -49,6 +51,13 @@ class Positions:
     def is_broken_off(self) -> bool:
         """Records were refused, and nothing more is taken by ``append_at`` until its engine says ``go_on``."""
         return self._broken_off is not None
+
+    def break_off(self, first: int, last: int, error: BaseException) -> None:
+        """These records are not in the log, and what comes later may build on them."""
+        if self._refused.find(first) is None:
+            problem = error if isinstance(error, LaminaError) else StorageError(f"not handed over: {error!r}")
+            self._refused.add(first, last, problem, self._written)
+            self._broken_off = problem
 
     def go_on(self) -> None:
         """The engine has taken back what was refused."""

@@ -24,8 +24,11 @@ class Refused:
     def __bool__(self) -> bool:
         return bool(self._firsts)
 
-    def add(self, first: int, last: int, error: LaminaError) -> None:
-        """Ranges are added in rising order."""
+    def add(self, first: int, last: int, error: LaminaError, written: int = -1) -> None:
+        """Ranges are added in rising order. One behind which nothing was ``written`` is made longer instead."""
+        if self._lasts and 0 <= written < self._lasts[-1]:
+            self._lasts[-1], self._errors[-1] = last, error
+            return
         self._firsts.append(first)
         self._lasts.append(last)
         self._errors.append(error)

@@ -7,12 +7,16 @@ writes into the room. When there is room again the file is made anew.
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
 
 from lamina.clock import Clock
 from lamina.log.files import Files
 from lamina.units import MIB
 
 SIZE = 16 * MIB
+logger = logging.getLogger("lamina.log")
+
 _EVERY_S = 0.5  # how often it is tried to get the room back
 
 
@@ -26,6 +30,7 @@ class Reserve:
         self._size = size
         self._again_at = 0.0
         self.is_held = False
+        self._is_given_up = False  # the disk cannot keep room: it has to do without
         self.hold()
 
     def hold(self) -> bool:
@@ -35,12 +40,17 @@ class Reserve:
         self._again_at = self._clock.monotonic() + _EVERY_S
         try:
             self.is_held = self._is_there() or self._make()
-        except OSError:
+        except OSError as error:
             self._remove()
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                logger.warning("no room is kept for a full disk: %s", error)
+                self.is_held = self._is_given_up = True
         return self.is_held
 
     def give(self) -> None:
         """The disk is full: let others have the room."""
+        if not self.is_held or self._is_given_up:
+            return
         self._remove()
         self.is_held = False
         self._again_at = self._clock.monotonic() + _EVERY_S

@@ -27,7 +27,6 @@ from lamina.log.options import LogOptions
 from lamina.log.positions import Position, Positions
 from lamina.log.reader import Reader
 from lamina.log.recovery import Recovered
-from lamina.log.refused import Refused
 from lamina.log.sync import Level, Sync
 from lamina.log.tail import Call, LogStats, Tail
 from lamina.units import MIB, show_time
@@ -76,7 +75,6 @@ class Log(Positions):
         self._calls: list[Call] = []
         self._readable = tail.readable()
         self._waiters = Waiters()
-        self._refused = Refused()
         self._failure: LaminaError | None = None
         self._round_error: LaminaError | None = None
         self._sync_asked = 0
@@ -163,8 +161,7 @@ class Log(Positions):
         with self._state:
             error = self._failure or self._broken_off
             if error is not None:
-                self._broken_off = error
-                self._refused.add(first, first + len(payloads) - 1, error)
+                self.break_off(first, first + len(payloads) - 1, error)
                 raise error.with_traceback(None)
             if first < self._last_stamp + 2:
                 raise ValueError(f"position {first} is taken")
@@ -451,7 +448,7 @@ class Log(Positions):
             if not concerned:
                 return
             first, last = concerned[0].first, concerned[-1].last
-            self._refused.add(first, last, error)
+            self._refused.add(first, last, error, self._written)
             self._broken_off = error
             told = self._waiters.take(lambda waiter: waiter.follows and first <= waiter.position <= last)
         tell_all([(waiter, error) for waiter in told])

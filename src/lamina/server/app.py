@@ -63,12 +63,12 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
     Durability: an orderly stop syncs everything. Raises: what opening the jobs does; DiskError if a door cannot open.
     """
     engine = JobEngine.open(settings.jobs_folder, options=settings.jobs_log)
-    if settings.jobs_folder is not None and settings.reserve_bytes:
-        engine.reserve = Reserve(
-            engine.files, join(settings.jobs_folder, RESERVE), engine.clock, settings.reserve_bytes
-        )
     upkeep = Upkeep(engine, clean_ms=settings.clean_ms)
     try:
+        if settings.jobs_folder is not None and settings.reserve_bytes:
+            engine.reserve = Reserve(
+                engine.files, join(settings.jobs_folder, RESERVE), engine.clock, settings.reserve_bytes
+            )
         upkeep.start()
         _spare_the_collector()
         _runner()(_serve(engine, settings, say))

@@ -2,19 +2,16 @@
 cimport cython
 from lamina.engines.jobs cimport _core as machine
 from lamina.engines.jobs cimport _job as typed
-from lamina.engines.jobs cimport _journal as journals
+from lamina.engines cimport _logged as logged
 
-cdef class JobEngine:
-    cdef public object log, folder, files, clock, workers, results, on_due, lock, reserve
+cdef class JobEngine(logged.Logged):
+    cdef public object folder, files, workers, results, on_due
     cdef public machine.State state
-    cdef public journals.Journal journal
     cdef public long long evicted, checkpointed, replayed, ahead
     cdef public long long _known_due, _stuck_until
-    cdef object __weakref__
     cdef long long _now(self) except? -1
     cdef _look_at_due(self)
     cdef long long _next_due(self)
-    cdef long long _append(self, bytes record, bytes before=*) except? -1
     cdef long long _log(self, typed.Job job, int kind, bytes result=*) except? -1
     cdef long long _note(self, typed.Job job, int kind, long long number=*, bytes text=*) except? -1
     @cython.locals(position="long long")

@@ -65,12 +65,12 @@ class AsyncJobs:
         job = self._engine.run(*run_fields(name, payload, ttr, priority))
         try:
             left = to_ms("timeout", timeout) / 1000
-            while await self._ended(job.id, max(left, 0)) is None:
+            while (ended := await self._ended(job.id, max(left, 0))) is None:
                 # A worker has it: its lease, which may grow, is waited for too.
                 left = (job.lease_until - self._engine.clock.now_ns()) / 1e9
                 if left <= 0:
                     return None
-            return result_of(job)
+            return result_of(job) if ended is job else None
         except JobNotFound:  # somebody deleted it
             return None
         finally:

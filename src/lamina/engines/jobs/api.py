@@ -122,8 +122,9 @@ class Jobs:
         told = threading.Event()
         job = self.engine.run(*run_fields(name, payload, ttr, priority))
 
-        def done(job: Job, position: int) -> None:
-            told.set()
+        def done(ended: Job, position: int) -> None:
+            if ended is job:  # else it was deleted, and another has its id
+                told.set()
 
         try:
             self.engine.expect_result(job.id, done)

@@ -131,8 +131,7 @@ class Cleaner:
         """Raises: LaminaError if the state has been taken back meanwhile: then nothing is rewritten."""
         log = self._engine.log
         assert isinstance(log, Log)
-        self._engine.push()
-        log.wait(log.position, Level.SYNCED)
+        log.wait(self._engine.all_written(), Level.SYNCED)
         if self._engine.state is not state:
             raise LaminaError("cleaning was given up: records were refused meanwhile", hint="it is tried again")
 

@@ -3,33 +3,27 @@
 A command returns the position of its record. It must not be answered before the log says that this position has the
 level its policy promises (``JobEngine.settle`` or ``settled``).
 
-When the disk refuses a record, the state has already taken it: it is then built again from the log, and until a record
-gets through each is written before it is applied.
-
 Threads: every method is safe from any thread.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from lamina import errors
 from lamina.clock import Clock, SteadyClock, SystemClock
+from lamina.engines import logged
 from lamina.engines.jobs import codec, loading
 from lamina.engines.jobs.core import State, backed_off
 from lamina.engines.jobs.job import AT_FAILED, AT_LEASED, AT_READY, FAILED, MS, NEVER, Job, Queue
-from lamina.engines.jobs.journal import Journal
 from lamina.engines.jobs.volatile import VolatileLog
 from lamina.engines.jobs.waiting import LeaseWaiter, Results, ResultWaiter, Workers, best_of
-from lamina.errors import LaminaError, LogClosed, StorageError
+from lamina.errors import StorageError
 from lamina.log.commit import Committer
 from lamina.log.files import Files
 from lamina.log.files.real import RealFiles
 from lamina.log.options import LogOptions
-from lamina.log.positions import Position
-from lamina.log.reserve import Reserve
 from lamina.log.sync import interval
 from lamina.log.writer import Log
 
@@ -41,25 +35,20 @@ _MOST_PER_TICK = 1000  # what falls due at once is done in pieces, so that nobod
 DEFAULT_OPTIONS = LogOptions(sync=interval(1000))
 
 
-class JobEngine:
+class JobEngine(logged.Logged):
     """All jobs of one folder. Open it with ``JobEngine.open``."""
 
     def __init__(self, log: Log | VolatileLog, clock: Clock, folder: str | None, files: Files) -> None:
         """Use ``JobEngine.open``."""
-        self.log = log
+        super().__init__(log, clock)
         self.folder = folder
         self.files = files
-        self.clock = clock
         self.state = State()
         self.evicted = 0  # unprocessed jobs that expired since the start
         self.workers = Workers()
         self.results = Results()
         self.on_due: Callable[[], None] | None = None
         """Called when something falls due earlier than before: whoever calls ``tick`` has to come earlier."""
-        self.reserve: Reserve | None = None
-        """Room for what has to go on when the disk is full: everything but new jobs."""
-        self.lock = threading.RLock()
-        self.journal = Journal(log, clock)
         self._known_due, self._stuck_until = NEVER, 0
         self.replayed = self.ahead = 0  # records, at the start; nanoseconds, of the world's time
         self.checkpointed = 0  # up to where the checkpoint on disk covers the log
@@ -143,7 +132,7 @@ class JobEngine:
     def forget(self, job: Job) -> None:
         """A foreground job has done its service."""
         with self.lock:
-            if self.state.jobs.get(job.id) is job:
+            if self.state.jobs.get(job.id) is job and job.is_foreground:
                 self.state.remove(job)
 
     def lease(self, names: Sequence[str], most: int = 1) -> tuple[list[Job], int]:
@@ -166,12 +155,22 @@ class JobEngine:
         jobs: list[Job] = []
         position = size = 0
         while len(jobs) < most and size < _MOST_LEASED_BYTES and (best := best_of(queues)) is not None:
-            position = self._start(best) or position
+            try:
+                position = self._start(best) or position
+            except StorageError:
+                self._give_back_foreground(jobs)
+                raise
             size += len(best.payload)
             jobs.append(best)
         if jobs:
             self._look_at_due()
         return jobs, position
+
+    def _give_back_foreground(self, jobs: list[Job]) -> None:
+        """The lease they were in was refused. Others are taken back with the log, which knows nothing of these."""
+        for job in jobs:
+            if job.is_foreground and job.at == AT_LEASED:
+                self.state.release(self.clock.now_ns(), job, 0)
 
     def expect_job(self, waiter: LeaseWaiter) -> None:
         """Hand the next job of those names to ``waiter``; ``workers.remove`` takes it off again."""
@@ -183,8 +182,8 @@ class JobEngine:
                 for queue in queues:
                     self._serve(queue)
             except StorageError:
-                self.workers.remove(waiter)
-                raise
+                if self.workers.remove(waiter):  # else it was served when the state had been built again
+                    raise
 
     def leave(self, waiter: LeaseWaiter) -> bool:
         """The waiter wants no job any more. False if it has been handed one."""
@@ -319,6 +318,8 @@ class JobEngine:
         """Do what has fallen due. Returns the seconds until more does, None if nothing will."""
         with self.lock:
             try:
+                if isinstance(self.log, Log) and self.log.is_broken_off:  # building the state again failed before
+                    self.undo_refused(StorageError("records were refused"))
                 self.push()  # or what falls due now would get the time of what gathered before
                 self._do_due(self.clock.now_ns(), _MOST_PER_TICK)
                 self.push()
@@ -442,58 +443,14 @@ class JobEngine:
             return self.clock.now_ns()
         return self._append(codec.encode_note(kind, job.id, number, text))
 
-    def _append(self, record: bytes, before: bytes | None = None) -> int:
+    def rebuild(self) -> None:
+        loading.reload(self)
+
+    def was_rebuilt(self) -> None:
+        """Jobs that are back are handed out, and fall due, as if nothing had been."""
+        self._known_due, self._stuck_until = NEVER, 0
         try:
-            return self.journal.append(record, before)
-        except StorageError as error:
-            self.undo_refused(error)
-            raise
-
-    def push(self) -> None:
-        """Give the log what is pending. Raises: LogFailed, LogClosed; then the state is what the log has."""
-        with self.lock:
-            try:
-                self.journal.push()
-            except StorageError as error:
-                self.undo_refused(error)
-                raise
-
-    def settle(self, position: int) -> None:
-        """Wait until what was done up to ``position`` is as safe as the policy promises.
-
-        Raises: the disk's error; then it was not done.
-        """
-        self.push()
-        if position and isinstance(self.log, Log):
-            try:
-                self.log.wait(Position(position))
-            except LaminaError as error:
-                self.undo_refused(error)
-                raise
-
-    async def settled(self, position: int) -> None:
-        """``settle`` for coroutines."""
-        self.push()
-        if position and isinstance(self.log, Log):
-            try:
-                await self.log.reached(Position(position))
-            except LaminaError as error:
-                self.undo_refused(error)
-                raise
-
-    def undo_refused(self, error: LaminaError) -> None:
-        """Records were refused that the state already has: build it again from what the log has."""
-        if isinstance(error, LogClosed) or not isinstance(self.log, Log):
-            return
-        with self.lock:
-            if isinstance(error, errors.DiskFull) and self.reserve is not None:
-                self.reserve.give()
-            if not loading.take_back(self, self.log):
-                return
-            # Jobs that are back are handed out, and fall due, as if nothing had been.
-            self._known_due, self._stuck_until = NEVER, 0
-            try:
-                self._serve_all()
-            except StorageError:
-                self._stuck_until = self.clock.now_ns() + _PAUSE_NS
-            self._look_at_due()
+            self._serve_all()
+        except StorageError:
+            self._stuck_until = self.clock.now_ns() + _PAUSE_NS
+        self._look_at_due()

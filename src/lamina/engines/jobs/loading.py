@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lamina.engines.jobs import checkpoint
 from lamina.engines.jobs.volatile import VolatileLog
-from lamina.errors import BadOption, StorageError
+from lamina.errors import BadOption
 from lamina.log.formats import JOBS
 from lamina.log.naming import NUMBERED
 from lamina.log.options import LogOptions
@@ -81,27 +80,6 @@ def forget_expired(engine: JobEngine) -> None:
         queue = engine.state.queues[name]
         if not any(queue.lists) and not queue.is_paused:
             del engine.state.queues[name]
-
-
-def take_back(engine: JobEngine, log: Log) -> bool:
-    """After a refusal, build the state from what the log has. False if the state has nothing that was refused.
-
-    Holds the engine's lock. Raises: what reading the log does; then it takes no more.
-    """
-    journal = engine.journal
-    if journal.is_careful:
-        log.go_on()  # what was refused was not applied
-        return False
-    # Nothing may be under way while the log is read: what was appended is in it, or refused.
-    with suppress(StorageError):
-        journal.push()
-    log.run_round()
-    if not log.is_broken_off and log.failure is None:
-        return False
-    reload(engine)
-    log.go_on()
-    journal.is_careful = True
-    return True
 
 
 def reload(engine: JobEngine) -> None:

@@ -57,6 +57,8 @@ class Upkeep:
         clock = self._engine.clock
         clean_at = clock.monotonic() + self._clean_s
         while not self._stop.wait(min(_EVERY_S, self._clean_s)):
+            if self._is_out_of_room():
+                self._try_for_room()
             if self._is_out_of_room() and clean_at > clock.monotonic() + _HURRY_S:
                 clean_at = clock.monotonic()
             try:
@@ -71,6 +73,11 @@ class Upkeep:
     def _is_out_of_room(self) -> bool:
         reserve = self._engine.reserve
         return reserve is not None and not reserve.is_held
+
+    def _try_for_room(self) -> None:
+        with self._engine.lock:
+            if self._engine.reserve is not None:
+                self._engine.reserve.hold()
 
     def checkpoint_is_due(self) -> bool:
         log = self._engine.log
@@ -88,15 +95,13 @@ class Upkeep:
         engine, log = self._engine, self._engine.log
         assert isinstance(log, Log) and engine.folder is not None
         with engine.lock:
-            engine.push()
-            position, records = log.position, log.stats.records
+            position, records = engine.all_written(), log.stats.records
             if position <= engine.checkpointed:
                 return
             state = engine.state
 
         def sync_log() -> None:
-            engine.push()
-            log.wait(log.position, Level.SYNCED)
+            log.wait(engine.all_written(), Level.SYNCED)
             if engine.state is not state:
                 raise LaminaError("the checkpoint was given up: records were refused meanwhile")
 

@@ -15,6 +15,7 @@ class VolatileLog:
 
     options = LogOptions(sync=OS)
     failure: LaminaError | None = None
+    is_broken_off = False
 
     def __init__(self) -> None:
         self.position = self.written = self.synced = Position(0)

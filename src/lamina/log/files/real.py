@@ -56,10 +56,14 @@ class RealFile:
         os.ftruncate(self._handle, size)
 
     def allocate(self, size: int) -> None:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(self._handle, 0, size)
-            return
-        while (left := size - self.size()) > 0:  # macOS
+        with contextlib.suppress(AttributeError):
+            try:
+                os.posix_fallocate(self._handle, 0, size)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+        while (left := size - self.size()) > 0:  # macOS, and file systems that cannot
             os.write(self._handle, bytes(min(left, 1 << 20)))
 
     def sync(self) -> None:

@@ -53,7 +53,8 @@ class Answers:
         log = self._log
         is_pushed = self._push()
         state, self._state = self._state, self._engine.state
-        if not is_pushed or state is not self._state or (log is not None and log.failure is not None):
+        is_sure = is_pushed and state is self._state
+        if not is_sure or (log is not None and (log.failure is not None or log.is_broken_off)):
             # Some of what is to be said may not be so: every answer is held against the log.
             self._hold(log.position if log is not None else 0, None, speaking)
             return
@@ -74,7 +75,7 @@ class Answers:
         """False if the log has refused what is new."""
         try:
             self._engine.push()
-        except LaminaError:
+        except Exception:  # out of memory, say: none of the answers may be dropped, or sent unchecked
             return False
         return True
 

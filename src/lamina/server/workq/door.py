@@ -12,6 +12,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from lamina.engines.jobs.engine import JobEngine
@@ -68,7 +69,7 @@ class WorkqDoor:
         self._timer = None
         try:
             wait = self.engine.tick()
-        except LaminaError:  # the log has failed; whoever asks for a change is told
+        except Exception:  # the log has failed, or memory ran out; whoever asks for a change is told
             wait = 1.0
         self.answers.flush_soon()
         if wait is not None:
@@ -96,8 +97,8 @@ class Connection(asyncio.Protocol):
         self.answers = door.answers
         self.parser = Parser()
         self.backlog: deque[c.Command] = deque()
-        self.cancel: Callable[[], None] | None = None
-        """Gives up the command that waits; None if none does."""
+        self.cancel: Callable[[], bool] | None = None
+        """Gives up the command that waits, None if none does. False if its answer is under way."""
         self.is_closing = False
         self.has_ended = self.is_stopped = False
         self.is_clogged = False
@@ -133,8 +134,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """No more will come. Whether the client still reads cannot be told, so it gets its answers, but no job."""
         self.is_closing = self.has_ended = True
-        if self.cancel is not None:
-            self.give_up()
+        if self.cancel is not None and self.give_up():
             self.say(replies.TIMEOUT)
         self.work()
         return True
@@ -166,10 +166,9 @@ class Connection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.close()
 
-    def give_up(self) -> None:
-        if self.cancel is not None:
-            cancel, self.cancel = self.cancel, None
-            cancel()
+    def give_up(self) -> bool:
+        cancel, self.cancel = self.cancel, None
+        return cancel is not None and cancel()
 
     def _read_or_not(self) -> None:
         has_too_much = len(self.unread) > _MOST_WAITING or self.turn_bytes > _MOST_PER_TURN
@@ -190,7 +189,7 @@ class Connection(asyncio.Protocol):
             try:
                 _HANDLERS[type(command)](self, command)
             except LaminaError as problem:
-                self.say(replies.error(problem))
+                self.say_seen(replies.error(problem))
         if self.out or self.turn_bytes > _MOST_PER_TURN or self.is_done():
             self.answers.flush_soon(self)
         self._read_or_not()
@@ -220,6 +219,10 @@ class Connection(asyncio.Protocol):
         self.out.append(reply)
         self.positions.append(position)
         self.unsent += len(reply)
+
+    def say_seen(self, reply: bytes) -> None:
+        """Answer what was seen: it is so if all is in the log that the state has."""
+        self.say(reply, self.engine.newest_position())
 
     def taken(self) -> tuple[list[bytes], list[int]]:
         """What there is to say, taken over by the caller."""
@@ -286,15 +289,20 @@ class Connection(asyncio.Protocol):
 
     def _wait_for_job(self, command: c.Lease) -> None:
         def deliver(jobs: list[Job], position: int) -> None:
-            self.door.on_loop(self._go_on, timer, replies.leased(jobs), position)
+            self.door.on_loop(take, jobs, position)
+
+        def take(jobs: list[Job], position: int) -> None:
+            if self.transport is None:  # the client left while another thread handed them over
+                self._give_back(jobs)
+            self._go_on(timer, replies.leased(jobs), position)
 
         def time_is_up() -> None:
             if self.engine.leave(waiter):
                 self._go_on(timer, replies.TIMEOUT)
 
-        def cancel() -> None:
+        def cancel() -> bool:
             timer.cancel()
-            self.engine.leave(waiter)
+            return self.engine.leave(waiter)
 
         waiter = LeaseWaiter(command.names, command.most, deliver)
         timer = self.door.loop.call_later(command.wait / 1000, time_is_up)
@@ -313,9 +321,9 @@ class Connection(asyncio.Protocol):
             if self.engine.leave_result(command.id, deliver):
                 self._go_on(timer, replies.TIMEOUT)
 
-        def cancel() -> None:
+        def cancel() -> bool:
             timer.cancel()
-            self.engine.leave_result(command.id, deliver)
+            return self.engine.leave_result(command.id, deliver)
 
         job = self.engine.expect_result(command.id, deliver)
         if job.is_processed:
@@ -335,8 +343,9 @@ class Connection(asyncio.Protocol):
         timer: asyncio.TimerHandle
 
         def deliver(done: Job, position: int) -> None:
-            self.door.on_loop(self._go_on, timer, replies.result(done))
-            self.door.on_loop(self.door.loop.call_soon, self.engine.forget, done)
+            if done is job:  # else it was deleted, and another has its id
+                self.door.on_loop(self._go_on, timer, replies.result(done))
+                self.door.on_loop(self.door.loop.call_soon, self.engine.forget, done)
 
         def time_is_up() -> None:
             nonlocal timer
@@ -348,10 +357,10 @@ class Connection(asyncio.Protocol):
             self.engine.forget(job)
             self._go_on(timer, replies.TIMEOUT)
 
-        def cancel() -> None:
+        def cancel() -> bool:
             timer.cancel()
-            self.engine.leave_result(command.id, deliver)
             self.engine.forget(job)
+            return self.engine.leave_result(command.id, deliver)
 
         timer = self.door.loop.call_later(command.wait / 1000, time_is_up)
         self.cancel = cancel
@@ -368,21 +377,27 @@ class Connection(asyncio.Protocol):
         timer.cancel()
         self.cancel = None
         self.say(reply, position)
+        self.answers.flush_soon(self)
         self.door.loop.call_soon(self.work)
+
+    def _give_back(self, jobs: list[Job]) -> None:
+        with suppress(LaminaError):
+            for job in jobs:
+                self.engine.release(job.id)
 
     # -- looking -------------------------------------------------------------------------------------------------
 
     def _inspect_server(self, command: c.InspectServer) -> None:
         clients = len(self.door.connections)
-        self.say(replies.server(clients, self.engine.evicted, self.door.started_ns))
+        self.say_seen(replies.server(clients, self.engine.evicted, self.door.started_ns))
 
     def _inspect_queue(self, command: c.InspectQueue) -> None:
         queue = self.engine.state.queues.get(command.name)
-        self.say(replies.NOT_FOUND if queue is None else replies.queues([queue]))
+        self.say_seen(replies.NOT_FOUND if queue is None else replies.queues([queue]))
 
     def _inspect_queues(self, command: c.InspectQueues) -> None:
         names = sorted(self.engine.state.queues)[command.offset : command.offset + command.limit]
-        self.say(replies.queues([self.engine.state.queues[name] for name in names]))
+        self.say_seen(replies.queues([self.engine.state.queues[name] for name in names]))
 
     def _inspect_jobs(self, command: c.InspectJobs) -> None:
         self._inspect_list(command.name, AT_READY, command.offset, command.limit)
@@ -397,10 +412,10 @@ class Connection(asyncio.Protocol):
         queue = self.engine.state.queues.get(name)
         if queue is None:
             raise JobNotFound("no such queue")
-        self.say(replies.jobs(_up_to(_MOST_SHOWN, queue.lists[place].some(offset, limit))))
+        self.say_seen(replies.jobs(_up_to(_MOST_SHOWN, queue.lists[place].some(offset, limit))))
 
     def _inspect_job(self, command: c.InspectJob) -> None:
-        self.say(replies.jobs([self.engine.job(command.id)]))
+        self.say_seen(replies.jobs([self.engine.job(command.id)]))
 
 
 def _up_to(size: int, jobs: Sequence[Job]) -> Sequence[Job]:

@@ -4,7 +4,7 @@ cimport cython
 cdef class Journal:
     cdef public object log, clock
     cdef public list pending
-    cdef public long long first, _free
+    cdef public long long first, newest, _free
     cdef public bint is_careful
     @cython.locals(pending=list, position="long long")
     cpdef long long append(self, bytes record, bytes before=*) except? -1

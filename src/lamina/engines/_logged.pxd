@@ -1,0 +1,8 @@
+# Types of logged.py for the compiled twin. Without this file the same source runs as plain Python.
+from lamina.engines cimport _journal as journals
+
+cdef class Logged:
+    cdef public object log, clock, lock, reserve
+    cdef public journals.Journal journal
+    cdef object __weakref__
+    cpdef long long _append(self, bytes record, bytes before=*) except? -1

@@ -1,0 +1,99 @@
+"""What every engine does with its log: the state is ahead of it by what is pending, and no answer is.
+
+When the disk refuses a record, the state has already taken it: it is then built again from the log, and until a record
+gets through each is written before it is applied (journal.py).
+"""
+
+from __future__ import annotations
+
+import threading
+
+from lamina.clock import Clock
+from lamina.engines.journal import Journal, KeepsNothing, take_back
+from lamina.errors import DiskFull, LaminaError, LogClosed, StorageError
+from lamina.log.positions import Position
+from lamina.log.reserve import Reserve
+from lamina.log.writer import Log
+
+
+class Logged:
+    """The part of an engine that faces the log. Threads: every method is safe from any thread."""
+
+    def __init__(self, log: Log | KeepsNothing, clock: Clock) -> None:
+        self.log = log
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.journal = Journal(log, clock)
+        self.reserve: Reserve | None = None
+        """Room for what has to go on when the disk is full."""
+
+    def rebuild(self) -> None:
+        """Build the state from what the log has. Raises: what reading it does."""
+        raise NotImplementedError
+
+    def was_rebuilt(self) -> None:
+        """The state is another one: whoever waits may be served by it."""
+
+    def newest_position(self) -> int:
+        """Of the newest record that the state has taken; 0: it is as the log has it."""
+        return self.journal.newest
+
+    def _append(self, record: bytes, before: bytes | None = None) -> int:
+        try:
+            return self.journal.append(record, before)
+        except StorageError as error:
+            self.undo_refused(error)
+            raise
+
+    def push(self) -> None:
+        """Give the log what is pending. Raises: StorageError; then the state is what the log has."""
+        with self.lock:
+            try:
+                self.journal.push()
+            except StorageError as error:
+                self.undo_refused(error)
+                raise
+
+    def settle(self, position: int) -> None:
+        """Wait until what was done up to ``position`` is as safe as the policy promises.
+
+        Raises: the disk's error; then it was not done.
+        """
+        self.push()
+        if position and isinstance(self.log, Log):
+            try:
+                self.log.wait(Position(position))
+            except LaminaError as error:
+                self.undo_refused(error)
+                raise
+
+    async def settled(self, position: int) -> None:
+        """``settle`` for coroutines."""
+        self.push()
+        if position and isinstance(self.log, Log):
+            try:
+                await self.log.reached(Position(position))
+            except LaminaError as error:
+                self.undo_refused(error)
+                raise
+
+    def all_written(self) -> Position:
+        """Up to where the log has all that the state has. Raises: StorageError if some of it was refused."""
+        with self.lock:
+            self.push()
+            if isinstance(self.log, Log):
+                self.log.run_round(may_sync=False)
+                if self.log.is_broken_off:
+                    self.undo_refused(StorageError("records were refused"))
+                    raise StorageError("records were refused meanwhile", hint="it is tried again")
+            return self.log.written
+
+    def undo_refused(self, error: LaminaError) -> None:
+        """Records were refused that the state already has: build it again from what the log has."""
+        if isinstance(error, LogClosed) or not isinstance(self.log, Log):
+            return
+        with self.lock:
+            if isinstance(error, DiskFull) and self.reserve is not None:
+                self.reserve.give()
+            if take_back(self.journal, self.log, self.rebuild):
+                self.was_rebuilt()
