@@ -16,6 +16,7 @@ LaminaError
     BadName                       a name that cannot be a file of this family
     BadOption                     a setting that cannot be
     BadJob                        a job with a value that cannot be
+    BadTopic                      an id or a value that cannot be in a topic
   JobError
     JobNotFound                   no job has this id (any more)
     DuplicateJob                  a job with this id, or with this unique key, is there already
@@ -189,6 +190,12 @@ class BadJob(InputError):
     """A job with a value that cannot be."""
 
     code = "bad_job"
+
+
+class BadTopic(InputError):
+    """An id or a value that cannot be in a topic."""
+
+    code = "bad_topic"
 
 
 class JobError(LaminaError):

@@ -13,6 +13,8 @@ import pytest
 
 from lamina import errors
 from lamina.engines.jobs import codec
+from lamina.engines.topics import codec as topic_codec
+from lamina.engines.topics import ids
 from lamina.log import LogOptions, frame
 from lamina.log.formats import ALL, JOBS, PLAIN, TOPIC
 from lamina.log.index import Index, State
@@ -65,6 +67,11 @@ def test_the_worked_examples_of_the_job_records_are_right() -> None:
     created = 1794724702 * 10**9 + 0x2EC8C92B
     assert job == codec.encode_job(id, "a1", 60, 2592000000, 0, 0, 0, b"twice, pending", None, created)
     assert note == codec.encode_note(codec.RETRY, id, 500, b"busy")
+
+
+def test_the_worked_example_of_a_topic_is_right() -> None:
+    (entry,) = hex_blocks("docs/formats/topics.md")
+    assert entry == topic_codec.encode_entry(ids.make(1700000000123, 7), [b"temp", b"21.5"])
 
 
 def test_the_worked_example_of_the_frame_is_right() -> None:

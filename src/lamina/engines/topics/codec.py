@@ -1,0 +1,168 @@
+"""What is in a record of a topic: a msgpack array, its kind first.
+
+    [1, ms, sequence, name, value, name, value ...]      an entry
+    [2, ms, sequence, ms, sequence ...]                  these entries were deleted
+    [3, ms, sequence, count]                             all up to this id were trimmed, so many of them were alive
+    [4, ms, sequence, added, deleted-ms, deleted-seq]    last id, entries ever added and largest deleted id were set
+    [5, name]                                            the name of the topic, where its folder cannot hold it
+
+Numbers are unsigned and as short as they can be, names and values are bytes. Kind 0 is the kernel's (log/formats.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from lamina.engines.topics.ids import EntryId
+
+ENTRY, DELETED, TRIMMED, SET, NAMED = range(1, 6)
+
+_U8: Final = struct.Struct(">BB")
+_U16: Final = struct.Struct(">BH")
+_U32: Final = struct.Struct(">BI")
+_U64: Final = struct.Struct(">BQ")
+_SEQUENCE: Final = (1 << 64) - 1
+_MOST_ITEMS: Final = 0xFFFF_FFFF
+
+
+class BadRecord(ValueError):
+    """A payload that is no record of a topic."""
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def encode_entry(id: EntryId, fields: Sequence[bytes]) -> bytes:
+    """``fields`` are name, value, name, value."""
+    head = [array_head(3 + len(fields)), b"\x01", number(id >> 64), number(id & _SEQUENCE)]
+    for field in fields:
+        head.append(bytes_head(len(field)))
+        head.append(field)
+    return b"".join(head)
+
+
+def encode_deleted(ids: Sequence[EntryId]) -> bytes:
+    parts = [array_head(1 + 2 * len(ids)), b"\x02"]
+    for id in ids:
+        parts += (number(id >> 64), number(id & _SEQUENCE))
+    return b"".join(parts)
+
+
+def encode_trimmed(id: EntryId, count: int) -> bytes:
+    return b"".join((array_head(4), b"\x03", number(id >> 64), number(id & _SEQUENCE), number(count)))
+
+
+def encode_set(last: EntryId, added: int, max_deleted: EntryId) -> bytes:
+    numbers = (last >> 64, last & _SEQUENCE, added, max_deleted >> 64, max_deleted & _SEQUENCE)
+    return b"".join((array_head(6), b"\x04", *map(number, numbers)))
+
+
+def encode_name(name: bytes) -> bytes:
+    return b"".join((array_head(2), b"\x05", bytes_head(len(name)), name))
+
+
+def number(value: int) -> bytes:
+    if value < 0x80:
+        return value.to_bytes(1, "big")
+    if value <= 0xFF:
+        return _U8.pack(0xCC, value)
+    if value <= 0xFFFF:
+        return _U16.pack(0xCD, value)
+    if value <= 0xFFFF_FFFF:
+        return _U32.pack(0xCE, value)
+    return _U64.pack(0xCF, value)
+
+
+def bytes_head(size: int) -> bytes:
+    if size <= 0xFF:
+        return _U8.pack(0xC4, size)
+    if size <= 0xFFFF:
+        return _U16.pack(0xC5, size)
+    return _U32.pack(0xC6, size)
+
+
+def array_head(count: int) -> bytes:
+    if count < 16:
+        return bytes((0x90 | count,))
+    if count <= 0xFFFF:
+        return _U16.pack(0xDC, count)
+    return _U32.pack(0xDD, count)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+_NUMBER_SIZES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
+_BYTES_SIZES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
+
+
+class Items:
+    """Takes the items off a record one by one. Raises: BadRecord when one is missing or of another kind."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.at = 1
+        head = payload[0] if payload else 0
+        if head & 0xF0 == 0x90:
+            self.left = head & 0x0F
+        elif head in (0xDC, 0xDD):
+            self.left = self._sized(2 if head == 0xDC else 4)
+        else:
+            raise BadRecord("no array")
+
+    def number(self) -> int:
+        head = self._head()
+        if head < 0x80:
+            return head
+        size = _NUMBER_SIZES.get(head)
+        if size is None:
+            raise BadRecord("no number where one has to be")
+        return self._sized(size)
+
+    def id(self) -> EntryId:
+        ms = self.number()
+        return EntryId(ms << 64 | self.number())
+
+    def bytes(self) -> bytes:
+        size = _BYTES_SIZES.get(self._head())
+        if size is None:
+            raise BadRecord("no bytes where some have to be")
+        length = self._sized(size)
+        end = self.at + length
+        if end > len(self.payload):
+            raise BadRecord("cut short")
+        data = self.payload[self.at : end]
+        self.at = end
+        return data
+
+    def end(self) -> None:
+        if self.left or self.at != len(self.payload):
+            raise BadRecord("more than there has to be")
+
+    def _head(self) -> int:
+        if not self.left or self.at >= len(self.payload):
+            raise BadRecord("cut short")
+        self.left -= 1
+        head = self.payload[self.at]
+        self.at += 1
+        return head
+
+    def _sized(self, size: int) -> int:
+        end = self.at + size
+        if end > len(self.payload):
+            raise BadRecord("cut short")
+        number = int.from_bytes(self.payload[self.at : end], "big")
+        self.at = end
+        return number
+
+
+def decode_entry(payload: bytes) -> tuple[EntryId, list[bytes]]:
+    """Id and fields of an entry. Raises: BadRecord."""
+    items = Items(payload)
+    if items.number() != ENTRY:
+        raise BadRecord("no entry")
+    id = items.id()
+    fields = [items.bytes() for _ in range(items.left)]
+    items.end()
+    return id, fields

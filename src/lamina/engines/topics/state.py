@@ -1,0 +1,81 @@
+"""What is known of a topic without reading its entries: a state machine over the records of its log.
+
+No clock, no disk. Live commands and replay go through the same methods, so a restart shows what was there before it.
+Ids of entries only ever grow; what is trimmed is always a prefix of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+
+from lamina.engines.topics import codec
+from lamina.engines.topics.ids import FIRST, EntryId
+
+
+class State:
+    """Counters and ids of one topic."""
+
+    def __init__(self) -> None:
+        self.last_id = FIRST
+        self.added = 0
+        """Entries that were ever added."""
+        self.length = 0
+        """Entries that are there: neither deleted nor trimmed."""
+        self.max_deleted = FIRST
+        self.trimmed_to = FIRST
+        """No entry up to this id is there any more."""
+        self.deleted: list[EntryId] = []
+        """Sorted: entries behind ``trimmed_to`` that were deleted one by one."""
+        self.exists = False
+
+    def apply(self, payload: bytes) -> None:
+        """Take a record of the log. Raises: BadRecord; then nothing was changed."""
+        items = codec.Items(payload)
+        kind = items.number()
+        if kind == codec.ENTRY:
+            self.add(items.id())
+        elif kind == codec.DELETED:
+            if items.left % 2:
+                raise codec.BadRecord("half an id")
+            self.delete([items.id() for _ in range(items.left // 2)])
+        elif kind == codec.TRIMMED:
+            id, count = items.id(), items.number()
+            items.end()
+            self.trim(id, count)
+        elif kind == codec.SET:
+            last, added, max_deleted = items.id(), items.number(), items.id()
+            items.end()
+            self.set(last, added, max_deleted)
+        elif kind != codec.NAMED:
+            raise codec.BadRecord(f"a record of the unknown kind {kind}")
+        self.exists = True
+
+    def add(self, id: EntryId) -> None:
+        self.last_id = id
+        self.added += 1
+        self.length += 1
+        self.exists = True
+
+    def delete(self, ids: list[EntryId]) -> None:
+        """These are there."""
+        for id in ids:
+            insort(self.deleted, id)
+        self.length -= len(ids)
+        self.max_deleted = max(self.max_deleted, *ids)
+
+    def trim(self, id: EntryId, count: int) -> None:
+        """All up to ``id`` go; ``count`` of them were there."""
+        self.trimmed_to = id
+        self.length -= count
+        del self.deleted[: bisect_right(self.deleted, id)]
+
+    def set(self, last: EntryId, added: int, max_deleted: EntryId) -> None:
+        self.last_id, self.added, self.max_deleted = last, added, max_deleted
+        self.exists = True
+
+    def has(self, id: EntryId) -> bool:
+        """An entry that was once added under this id is still there."""
+        if id <= self.trimmed_to:
+            return False
+        place = bisect_left(self.deleted, id)
+        return place == len(self.deleted) or self.deleted[place] != id
