@@ -134,7 +134,7 @@ MUTANTS = [
     Mutant(
         "refused calls forgotten",
         "writer.py",
-        "            self._refused.add(first, last, error)\n",
+        "            self._refused.add(first, last, error, self._written)\n",
         "",
         UNIT,
     ),
