@@ -13,8 +13,8 @@ from lamina.engines.jobs.upkeep import Upkeep
 from lamina.errors import DiskFull
 from lamina.log import kernel
 from lamina.log.refused import Refused
-from lamina.server.workq.door import WorkqDoor
-from unit.test_jobs_refused import FULL, HOUR, READ_ONLY, Lab, add, connected, in_loop, nth
+from lamina.server.workq.door import Connection, WorkqDoor
+from unit.test_jobs_refused import FULL, HOUR, READ_ONLY, Lab, Line, add, connected, in_loop, nth
 
 
 def named(word: bytes, number: int, rest: bytes = b"") -> bytes:
@@ -112,33 +112,31 @@ async def test_a_job_handed_over_in_the_last_moment_is_told_before_the_door_clos
     assert line.sent == b"+OK\r\n" and worker_line.sent.startswith(b"+OK 1\r\n")
 
 
-@in_loop
-async def test_a_worker_that_ends_its_side_as_a_job_comes_gets_one_answer() -> None:
-    lab = Lab()
+async def handed_over_by_another_thread(lab: Lab, commands: bytes) -> tuple[Connection, Line]:
+    """A worker that waits, and a job that came for it while the loop was elsewhere."""
     worker, line = connected(WorkqDoor(lab.engine))
     await asyncio.sleep(0.005)
-    worker.data_received(b"lease q 10000\r\n")
+    worker.data_received(commands)
     await asyncio.sleep(0.005)
-    other = threading.Thread(
-        target=lambda: lab.engine.settle(lab.engine.add(nth(1), "q", 1000, HOUR, b"x"))  # as the upkeep's may
-    )
+    other = threading.Thread(target=lambda: lab.engine.settle(lab.engine.add(nth(1), "q", 1000, HOUR, b"x")))
     other.start()
     other.join()
+    return worker, line
+
+
+@in_loop
+async def test_a_worker_that_ends_its_side_as_a_job_comes_gets_one_answer_and_then_the_others() -> None:
+    worker, line = await handed_over_by_another_thread(Lab(), b"lease q 10000\r\ninspect queue nobody\r\n")
     worker.eof_received()
     await asyncio.sleep(0.01)
-    assert line.sent.count(b"+OK 1\r\n") == 1 and b"-TIMEOUT" not in line.sent
+    assert line.sent.startswith(b"+OK 1\r\n") and line.sent.endswith(b"\r\nx\r\n-NOT-FOUND\r\n")
+    assert line.sent.count(b"\r\n") == 4 and line.is_closed
 
 
 @in_loop
 async def test_a_job_that_came_for_a_worker_who_had_just_left_goes_back() -> None:
     lab = Lab()
-    worker, _ = connected(WorkqDoor(lab.engine))
-    await asyncio.sleep(0.005)
-    worker.data_received(b"lease q 10000\r\n")
-    await asyncio.sleep(0.005)
-    other = threading.Thread(target=lambda: lab.engine.settle(lab.engine.add(nth(1), "q", 1000, HOUR, b"x")))
-    other.start()
-    other.join()
+    worker, _ = await handed_over_by_another_thread(lab, b"lease q 10000\r\n")
     worker.connection_lost(None)
     await asyncio.sleep(0.01)
     assert lab.engine.state.jobs[nth(1)].at == AT_READY

@@ -29,7 +29,13 @@ def _say(line: str) -> None:
 @click.option("--segment-bytes", default=LogOptions().segment_bytes, show_default=True, help="When a new file starts.")
 @click.option("--clean-ms", default=300_000, show_default=True, help="How often old segments are cleaned.")
 @click.option("--max-connections", default=10_000, show_default=True, help="More are told so and closed.")
-@click.option("--reserve-bytes", default=SIZE, show_default=True, help="Room kept for a full disk, 0: none.")
+@click.option(
+    "--reserve-bytes",
+    type=click.IntRange(min=0),
+    default=SIZE,
+    show_default=True,
+    help="Room kept for a full disk, 0: none.",
+)
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine without authentication.")
 def serve(
     data: str,
@@ -52,7 +58,7 @@ def serve(
     _check_address(address.host, str(address), insecure=insecure)
     options = LogOptions(sync=parse_sync(sync), segment_bytes=_segment(segment_bytes))
     folder, clean_every = str(Path(data) / "jobs"), _positive("--clean-ms", clean_ms)
-    run(Settings(address, folder, options, clean_every, max_connections, max(reserve_bytes, 0)), _say)
+    run(Settings(address, folder, options, clean_every, max_connections, reserve_bytes), _say)
 
 
 @click.command("workq-server")

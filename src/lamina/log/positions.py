@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import NewType
 
 from lamina.errors import LaminaError, StorageError
@@ -21,6 +22,7 @@ class Positions:
         self.options = options
         self._last_stamp = newest.last
         self._last_position = self._written = self._synced = newest.last_data
+        self._state = threading.Lock()
         self._refused = Refused()
         self._broken_off: LaminaError | None = None
 
@@ -54,6 +56,11 @@ class Positions:
 
     def break_off(self, first: int, last: int, error: BaseException) -> None:
         """These records are not in the log, and what comes later may build on them."""
+        with self._state:
+            self._break_off(first, last, error)
+
+    def _break_off(self, first: int, last: int, error: BaseException) -> None:
+        """Holds ``_state``."""
         if self._refused.find(first) is None:
             problem = error if isinstance(error, LaminaError) else StorageError(f"not handed over: {error!r}")
             self._refused.add(first, last, problem, self._written)

@@ -66,7 +66,6 @@ class Log(Positions):
         self._held = held
         self._committer = committer
         self._owns_committer = owns_committer
-        self._state = threading.Lock()
         self._commit = threading.Lock()
 
         # Appends gather in one buffer while a round writes the other: no memory is asked for on the way.
@@ -161,7 +160,7 @@ class Log(Positions):
         with self._state:
             error = self._failure or self._broken_off
             if error is not None:
-                self.break_off(first, first + len(payloads) - 1, error)
+                self._break_off(first, first + len(payloads) - 1, error)
                 raise error.with_traceback(None)
             if first < self._last_stamp + 2:
                 raise ValueError(f"position {first} is taken")

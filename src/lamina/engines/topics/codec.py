@@ -24,7 +24,6 @@ _U16: Final = struct.Struct(">BH")
 _U32: Final = struct.Struct(">BI")
 _U64: Final = struct.Struct(">BQ")
 _SEQUENCE: Final = (1 << 64) - 1
-_MOST_ITEMS: Final = 0xFFFF_FFFF
 
 
 class BadRecord(ValueError):

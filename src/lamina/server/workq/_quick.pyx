@@ -18,7 +18,6 @@ from lamina.server.workq.fields import DAY_MS, MAX_NAME, MAX_PAYLOAD, MAX_TTL, M
 cdef enum:
     ID_SIZE = 16
     SHOWN_ID = 36
-    MOST_OF_NUMBER = 20
 
 cdef int64_t MOST_WAIT = DAY_MS
 cdef int64_t MOST_TTR = MAX_TTR
@@ -62,7 +61,7 @@ cdef object _add(const uint8_t **cursor, const uint8_t *end):
     cdef const uint8_t *at = cursor[0]
     cdef int64_t ttr, ttl, size, priority = 0
     cdef bint is_negative
-    if memcmp(at, b"add ", 4) if end - at > 4 else True:
+    if end - at < 4 or memcmp(at, b"add ", 4):
         return None
     at += 4
     if not _read_id(&at, id) or at[0] != c" ":

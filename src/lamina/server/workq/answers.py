@@ -105,16 +105,16 @@ class Answers:
         try:
             while self._held:
                 position = max(turn[0] for turn in self._held)
-                problem: LaminaError | None = None
+                is_sure = True
                 try:
                     await self._engine.settled(position)
-                except LaminaError as error:
-                    problem = error
+                except Exception:  # whatever it was, each answer finds out for itself
+                    is_sure = False
                 while self._held and self._held[0][0] <= position:
                     _, state, turn = self._held.popleft()
                     for connection, out, positions in turn:
                         connection.held -= 1
-                        if problem is None and state is self._engine.state:
+                        if is_sure and state is self._engine.state:
                             self._send(connection, out)
                         else:
                             answers = zip(out, positions, strict=True)

@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """No more will come. Whether the client still reads cannot be told, so it gets its answers, but no job."""
         self.is_closing = self.has_ended = True
-        if self.cancel is not None and self.give_up():
+        if self.give_up():
             self.say(replies.TIMEOUT)
         self.work()
         return True
@@ -167,8 +167,11 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def give_up(self) -> bool:
-        cancel, self.cancel = self.cancel, None
-        return cancel is not None and cancel()
+        """False if nothing waits, or its answer is under way: then those behind it still have to wait for that."""
+        if self.cancel is None or not self.cancel():
+            return False
+        self.cancel = None
+        return True
 
     def _read_or_not(self) -> None:
         has_too_much = len(self.unread) > _MOST_WAITING or self.turn_bytes > _MOST_PER_TURN
@@ -360,7 +363,7 @@ class Connection(asyncio.Protocol):
         def cancel() -> bool:
             timer.cancel()
             self.engine.forget(job)
-            return self.engine.leave_result(command.id, deliver)
+            return self.engine.leave_result(command.id, deliver) or not job.is_processed
 
         timer = self.door.loop.call_later(command.wait / 1000, time_is_up)
         self.cancel = cancel
@@ -370,7 +373,7 @@ class Connection(asyncio.Protocol):
             timer.cancel()
             self.cancel = None
             raise
-        self.engine.results.add(command.id, deliver)
+        self.engine.expect_result(command.id, deliver)
 
     def _go_on(self, timer: asyncio.TimerHandle, reply: bytes, position: int = 0) -> None:
         """The command that waited has its answer; those behind it are next, but not from inside the engine."""
