@@ -43,9 +43,10 @@ def test_a_story_has_every_kind_of_event_in_it() -> None:
     names = [path for seed in range(12) for path in tell("always", seed).disk.contents()]
     stories = [tell("always", seed, steps=26) for seed in range(12)]
     operations = {kind for story in stories for kind, _, _ in story.disk._operations}
-    assert operations >= {"append", "sync", "name", "sync_folder"}
+    assert operations >= {"append", "sync", "names", "sync_folder"}
     assert any(name.endswith(".dat") for name in names)
     assert any(name.endswith("000000003.log") for name in names)
-    renames = [what for story in stories for kind, _, what in story.disk._operations if kind == "name" and what[0]]
+    steps = [what[0] for story in stories for kind, _, what in story.disk._operations if kind == "names"]
+    renames = [step for step in steps if step[0]]
     assert any(new is not None for _, new, _ in renames), "no rewrite was ever renamed into place"
     assert any(new is None for _, new, _ in renames), "nothing was ever removed"

@@ -113,3 +113,13 @@ def test_a_killed_process_loses_nothing() -> None:
     disk = made(b"x" * 700)
     kills = [state for state in disk.states(at=disk.points) if state.is_kill]
     assert [state.files.contents() for state in kills] == [{"d/a": b"x" * 700}]
+
+
+def test_a_folder_is_renamed_whole_or_not_at_all() -> None:
+    disk = PowerLoss({"data/a/one": b"1", "data/a/two": b"2"})
+    disk.rename_folder("data/a", "data/b")
+    before, after = {"data/a/one": b"1", "data/a/two": b"2"}, {"data/b/one": b"1", "data/b/two": b"2"}
+    disks = [state.files.contents() for state in disk.states()]
+    assert before in disks and after in disks
+    assert all(found in (before, after) for found in disks)
+    assert all(state.files.contents() == after for state in disk.states(at=disk.points))

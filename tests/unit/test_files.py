@@ -811,3 +811,41 @@ def test_a_test_can_look_before_each_operation(faulty: FaultyFiles) -> None:
     faulty.before = lambda operation, path: seen.append((operation, path))
     faulty.remove("a")
     assert seen == [("remove", "a")]
+
+
+# -- folders -------------------------------------------------------------------------------------------------------
+
+
+def test_a_renamed_folder_has_all_that_was_in_it(disk: Disk) -> None:
+    disk.files.make_folder(disk.at("a/inner"))
+    disk.put("a/one", b"1")
+    disk.put("a/inner/two", b"2")
+    disk.put("ab", b"beside")
+    held = disk.files.open(disk.at("a/one"))
+    disk.files.rename_folder(disk.at("a"), disk.at("b"))
+    assert disk.names() == ["ab", "b"]
+    assert (disk.get("b/one"), disk.get("b/inner/two"), disk.get("ab")) == (b"1", b"2", b"beside")
+    assert content(held) == b"1"
+    held.close()
+
+
+def test_a_folder_takes_no_name_that_is_taken(disk: Disk) -> None:
+    disk.files.make_folder(disk.at("a"))
+    disk.files.make_folder(disk.at("b"))
+    disk.put("c")
+    for taken in ("b", "c"):
+        with pytest.raises(FileExistsError):
+            disk.files.rename_folder(disk.at("a"), disk.at(taken))
+    with pytest.raises(FileNotFoundError):
+        disk.files.rename_folder(disk.at("none"), disk.at("d"))
+    assert disk.names() == ["a", "b", "c"]
+
+
+def test_a_removed_folder_is_gone_with_all_in_it(disk: Disk) -> None:
+    disk.files.make_folder(disk.at("a/inner"))
+    disk.put("a/inner/two", b"2")
+    disk.put("ab", b"beside")
+    disk.files.remove_folder(disk.at("a"))
+    assert disk.names() == ["ab"]
+    with pytest.raises(FileNotFoundError):
+        disk.files.remove_folder(disk.at("a"))

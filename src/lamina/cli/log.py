@@ -243,7 +243,7 @@ def _repair(folder: str, listing: Listing, as_json: bool) -> int:
     held = []
     try:
         for family in names.values():
-            held.append(lock.take(FILES, folder, family))
+            held.append(lock.take(FILES, folder, family.lock_name))
         report = repair_held(FILES, folder, SystemClock())
     finally:
         for each in held:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from lamina.errors import LogLocked, from_os
 from lamina.log.files import Files, FolderLock, join
-from lamina.log.naming import Family
 
 
-def take(files: Files, folder: str, family: Family) -> FolderLock:
-    """Become the writer of ``folder``. Raises: LogLocked at once, naming the holder; DiskError."""
-    path = join(folder, family.lock_name)
+def take(files: Files, folder: str, name: str) -> FolderLock:
+    """Become the writer of ``folder`` by the lock ``name``. Raises: LogLocked at once, naming the holder; DiskError."""
+    path = join(folder, name)
     try:
         lock = files.lock(path)
     except OSError as error:

@@ -22,7 +22,7 @@ def become_writer(
         files.make_folder(folder)
     except OSError as error:
         raise from_os(error, "make the folder", folder) from error
-    held = lock.take(files, folder, family)
+    held = lock.take(files, folder, family.lock_name)
     try:
         if salvage:
             from lamina.log.repair import repair_held

@@ -9,6 +9,7 @@ progress; what was removed before the reader got there is a ``Gap``, told and ne
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -22,7 +23,7 @@ from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index, newest_data
 from lamina.log.naming import NUMBERED, Family, FileName, follows, sort_out
-from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
+from lamina.log.scan import HEADER_SIZE, WINDOW, Batch, FileScan, read_record
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 
 if TYPE_CHECKING:
@@ -137,16 +138,23 @@ class Reader:
                 raise Corruption(segment.name.name, scan.stop, REASONS[scan.why or Stop.TRUNCATED])
             yield from reversed(records)
 
-    def batches(self, *, after: int | None = None) -> Iterator[tuple[Segment, Batch]]:
+    def batches(
+        self, *, after: int | None = None, begin: tuple[FileName, int] | None = None, window: int = WINDOW
+    ) -> Iterator[tuple[Segment, Batch]]:
         """Everything, as columns, the kernel's marks included: the fastest way through a log.
 
-        With ``after``, everything past that time and perhaps a little before it, up to where the index leads.
+        With ``after``, everything past that time and perhaps a little before it, up to where the index leads. With
+        ``begin``, everything from that record on: its file and its offset; if the file is gone, from the one behind it.
         A batch is valid until the next one is asked for. Raises: Corruption.
         """
         names = self.segments()
         before: tuple[FileName, int, int] | None = None  # name, size and last time of the file before
         last_data = 0
-        first = 0 if after is None else self.file_for(names, after + 1)
+        first = 0
+        if begin is not None:
+            first = bisect_left(names, begin[0])
+        elif after is not None:
+            first = self.file_for(names, after + 1)
         for place, name in enumerate(names[first:], first):
             segment = self.open(name, is_newest=place == len(names) - 1)
             if segment is None:
@@ -155,14 +163,17 @@ class Reader:
                 if before is not None:
                     check_whole(*before, segment, self.max_payload)
                 start = HEADER_SIZE
-                if after is not None and place == first:
+                if begin is not None and name == begin[0]:
+                    start = begin[1]
+                elif after is not None and place == first:
                     start = self.index_of(segment).seek(after + 1)
-                scan = FileScan(segment.file, start, segment.end, self.max_payload)
+                scan = FileScan(segment.file, start, segment.end, self.max_payload, window)
                 for batch in scan:
                     yield segment, batch
                     last_data = newest_data(batch, segment.format) or last_data
                 self.check_stop(segment, scan, last_data)
-                before = (name, segment.end, last_data)
+                # Of a file that was begun at its very end nothing is known.
+                before = (name, segment.end, last_data) if last_data or start == HEADER_SIZE else None
             finally:
                 segment.file.close()
 

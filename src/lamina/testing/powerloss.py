@@ -24,7 +24,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import prod
 from typing import Literal
 
@@ -63,6 +63,7 @@ class _Inode:
 _Names = tuple[tuple[str, int], ...]
 _Outcome = tuple[bytes, str]  # content, and in words what became of it
 _NameChange = tuple[str | None, str | None, int]  # name that goes, name that comes, inode
+_NameStep = tuple[_NameChange, ...]  # changes that happen together or not at all
 
 
 class PowerLoss(MemoryFiles):
@@ -71,7 +72,7 @@ class PowerLoss(MemoryFiles):
     def __init__(self, contents: dict[str, bytes] | None = None, model: Model = "strict") -> None:
         super().__init__(contents)
         self.model = model
-        self._operations: list[tuple[str, int, bytes | int | _NameChange]] = []
+        self._operations: list[tuple[str, int, bytes | int | _NameStep]] = []
         self._notes: list[tuple[int, object]] = []
         self._start = {path: content.number for path, content in self.names.items()}
         self._start_data = {content.number: bytes(content.data) for content in self.names.values()}
@@ -99,17 +100,22 @@ class PowerLoss(MemoryFiles):
 
     def do_link(self, path: str, content: Content) -> None:
         super().do_link(path, content)
-        self._operations.append(("name", content.number, (None, path, content.number)))
+        self._operations.append(("names", 0, ((None, path, content.number),)))
 
     def do_rename(self, old: str, new: str) -> None:
         number = self.names[old].number
         super().do_rename(old, new)
-        self._operations.append(("name", number, (old, new, number)))
+        self._operations.append(("names", 0, ((old, new, number),)))
+
+    def do_rename_all(self, names: dict[str, str]) -> None:
+        step = tuple((old, new, self.names[old].number) for old, new in names.items())
+        super().do_rename_all(names)
+        self._operations.append(("names", 0, step))
 
     def do_remove(self, path: str) -> None:
         number = self.names[path].number
         super().do_remove(path)
-        self._operations.append(("name", number, (path, None, number)))
+        self._operations.append(("names", 0, ((path, None, number),)))
 
     def do_sync_folder(self, folder: str) -> None:
         super().do_sync_folder(folder)
@@ -152,10 +158,16 @@ class _Disk:
     def __init__(self, names: dict[str, int], data: dict[int, bytes], model: Model) -> None:
         self.model = model
         self.names = names
-        self.pending: list[_NameChange] = []
+        self.pending: list[_NameStep] = []
         self.inodes = {number: _Inode(safe) for number, safe in data.items()}
 
-    def do(self, kind: str, number: int, what: bytes | int | _NameChange) -> None:
+    def do(self, kind: str, number: int, what: bytes | int | _NameStep) -> None:
+        if kind == "names":
+            assert isinstance(what, tuple)
+            for _, _, new in what:
+                self.inodes.setdefault(new, _Inode())
+            self.pending.append(what)
+            return
         inode = self.inodes.setdefault(number, _Inode())
         if kind == "append":
             assert isinstance(what, bytes)
@@ -167,9 +179,6 @@ class _Disk:
             inode.safe, inode.versions = inode.now, []
             if self.model == "journalled":
                 self._settle_names()
-        elif kind == "name":
-            assert isinstance(what, tuple)
-            self.pending.append(what)
         else:
             self._settle_names()
 
@@ -215,9 +224,9 @@ class _Disk:
                 yield _apply(self.names, [self.pending[i] for i in subset]), f"names changed: {subset} of {count}"
 
 
-def _apply(names: dict[str, int], changes: list[_NameChange]) -> dict[str, int]:
+def _apply(names: dict[str, int], steps: list[_NameStep]) -> dict[str, int]:
     names = dict(names)
-    for old, new, number in changes:
+    for old, new, number in chain.from_iterable(steps):
         if old is not None:
             names.pop(old, None)
         if new is not None:

@@ -83,6 +83,15 @@ class Files(Protocol):
     def make_folder(self, folder: str) -> None:
         """Make a folder (and those above it) if it is not there, so that it survives a power cut."""
 
+    def rename_folder(self, old: str, new: str) -> None:
+        """Give a folder another name, beside or elsewhere, in one step, so that it survives a power cut.
+
+        Raises FileExistsError if the name is taken. Files in it that are open stay so.
+        """
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder and all that is in it. A power cut may leave some of it."""
+
     def sync_folder(self, folder: str) -> None:
         """Return when names made, renamed and removed in the folder are on the disk."""
 

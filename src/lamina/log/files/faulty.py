@@ -151,6 +151,14 @@ class FaultyFiles:
     def make_folder(self, folder: str) -> None:
         self.inner.make_folder(folder)
 
+    def rename_folder(self, old: str, new: str) -> None:
+        self.pass_or_fail("rename_folder", old)
+        self.inner.rename_folder(old, new)
+
+    def remove_folder(self, folder: str) -> None:
+        self.pass_or_fail("remove_folder", folder)
+        self.inner.remove_folder(folder)
+
     def sync_folder(self, folder: str) -> None:
         self.pass_or_fail("sync_folder", folder)
         self.inner.sync_folder(folder)

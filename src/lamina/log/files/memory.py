@@ -136,6 +136,21 @@ class MemoryFiles:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
         self._add_parents(folder + "/")
 
+    def rename_folder(self, old: str, new: str) -> None:
+        self._check_folder(old)
+        self._check_folder(os.path.dirname(new))
+        if new in self.folders or new in self.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        self.do_rename_all({path: new + path[len(old) :] for path in self.names if path.startswith(old + "/")})
+        self.folders = {new + path[len(old) :] if f"{path}/".startswith(old + "/") else path for path in self.folders}
+        self.sync_folder(os.path.dirname(new))
+
+    def remove_folder(self, folder: str) -> None:
+        self._check_folder(folder)
+        for path in [path for path in self.names if path.startswith(folder + "/")]:
+            self.do_remove(path)
+        self.folders = {path for path in self.folders if not f"{path}/".startswith(folder + "/")}
+
     def sync_folder(self, folder: str) -> None:
         self._check_folder(folder)
         self.do_sync_folder(folder)
@@ -192,6 +207,11 @@ class MemoryFiles:
 
     def do_rename(self, old: str, new: str) -> None:
         self.names[new] = self.names.pop(old)
+        self._tell()
+
+    def do_rename_all(self, names: dict[str, str]) -> None:
+        """In one step."""
+        self.names = {names.get(path, path): content for path, content in self.names.items()}
         self._tell()
 
     def do_remove(self, path: str) -> None:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import select
+import shutil
 import stat
 import time
 from collections.abc import Sequence
@@ -175,6 +176,16 @@ class RealFiles:
             if not os.path.isdir(folder):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
         self.sync_folder(parent)
+
+    def rename_folder(self, old: str, new: str) -> None:
+        if os.path.lexists(new):  # rename would replace an empty folder
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        os.rename(old, new)
+        for parent in {os.path.dirname(os.path.abspath(path)) for path in (new, old)}:
+            self.sync_folder(parent)
+
+    def remove_folder(self, folder: str) -> None:
+        shutil.rmtree(folder)
 
     def sync_folder(self, folder: str) -> None:
         handle = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
