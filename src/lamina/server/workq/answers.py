@@ -86,7 +86,7 @@ class Answers:
         if out:
             transport.write(b"".join(out) if len(out) > 1 else out[0])
         if connection.is_done() and not connection.out and not connection.held:
-            transport.close()
+            connection.leave()
 
     # -- by the commit thread ------------------------------------------------------------------------------------
 

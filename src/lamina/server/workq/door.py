@@ -8,27 +8,22 @@ that waits (``lease``, ``run``, ``result``) holds up those behind it on its own 
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.job import AT_LEASED, AT_READY, AT_SCHEDULED, PLACES, Job
 from lamina.engines.jobs.waiting import LeaseWaiter
 from lamina.errors import JobNotFound, LaminaError
+from lamina.server.client import Client
 from lamina.server.workq import commands as c
 from lamina.server.workq import replies
 from lamina.server.workq.answers import Answers
 from lamina.server.workq.parse import Parser
 
-_MOST_WAITING = 1 << 20  # bytes behind a command that waits; a client that sends more is not read until it goes on
-_MOST_PER_TURN = 1 << 16  # bytes of a client that are taken before others have their turn
-_MOST_COMMANDS = 500  # of a client that are run before others have their turn
 _MOST_SHOWN = 4 << 20  # bytes of payloads in one inspect
-_MOST_UNSENT = 1 << 20  # bytes of answers that are made before some are handed over
 
 
 class WorkqDoor:
@@ -88,156 +83,36 @@ class WorkqDoor:
             connection.hang_up()
 
 
-class Connection(asyncio.Protocol):
+class Connection(Client):
     """One client."""
 
     def __init__(self, door: WorkqDoor) -> None:
-        self.door = door
+        super().__init__(door, replies.TOO_MANY)
         self.engine = door.engine
-        self.answers = door.answers
         self.parser = Parser()
-        self.backlog: deque[c.Command] = deque()
-        self.cancel: Callable[[], bool] | None = None
-        """Gives up the command that waits, None if none does. False if its answer is under way."""
-        self.is_closing = False
-        self.has_ended = self.is_stopped = False
-        self.is_clogged = False
-        self.is_paused = False
-        self.transport: asyncio.Transport | None = None
-        # Answers that were not handed over to the transport yet, and what has to be on disk before each is.
-        self.out: list[bytes] = []
-        self.positions: list[int] = []
-        self.unsent = 0  # bytes of them
-        self.held = 0  # turns whose answers wait for the disk
-        self.unread = bytearray()  # what came while commands had to wait
-        self.turn_bytes = 0  # that came in this turn
 
-    # -- the socket ----------------------------------------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport = cast(asyncio.Transport, transport)
-        if len(self.door.connections) >= self.door.max_connections:
-            transport.write(replies.TOO_MANY)
-            transport.close()
-            return
-        self.door.connections.add(self)
-        keep_alive(transport)
-
-    def data_received(self, data: bytes) -> None:
-        self.turn_bytes += len(data)
-        if self.unread or self.backlog or self.cancel is not None or len(data) > _MOST_PER_TURN:
-            self.unread += data
-        else:
-            self._feed(data)
-        self.work()
-
-    def eof_received(self) -> bool:
-        """No more will come. Whether the client still reads cannot be told, so it gets its answers, but no job."""
-        self.is_closing = self.has_ended = True
-        if self.give_up():
-            self.say(replies.TIMEOUT)
-        self.work()
-        return True
-
-    def connection_lost(self, problem: Exception | None) -> None:
-        self.door.connections.discard(self)
-        self.transport = None
-        self._throw_away()
-        self.give_up()
-
-    def pause_writing(self) -> None:
-        """The client does not read its answers: run none of its commands until it does."""
-        self.is_clogged = True
-        self._read_or_not()
-
-    def resume_writing(self) -> None:
-        self.is_clogged = False
-        self.work()
-
-    def stop(self) -> None:
-        """Run no more commands; what was run is still answered."""
-        self._throw_away()
-        self.is_closing = self.is_stopped = True
-        self.give_up()
-        self._read_or_not()
-
-    def hang_up(self) -> None:
-        self.give_up()
-        if self.transport is not None:
-            self.transport.close()
-
-    def give_up(self) -> bool:
-        """False if nothing waits, or its answer is under way: then those behind it still have to wait for that."""
-        if self.cancel is None or not self.cancel():
-            return False
-        self.cancel = None
-        return True
-
-    def _read_or_not(self) -> None:
-        has_too_much = len(self.unread) > _MOST_WAITING or self.turn_bytes > _MOST_PER_TURN
-        wants_pause = self.is_clogged or self.is_stopped or has_too_much
-        if self.transport is not None and wants_pause != self.is_paused and not self.transport.is_closing():
-            self.is_paused = wants_pause
-            self.transport.pause_reading() if wants_pause else self.transport.resume_reading()
-
-    # -- commands ------------------------------------------------------------------------------------------------
-
-    def work(self) -> None:
-        """Run what can be run."""
-        backlog = self.backlog
-        while self.cancel is None and not self.is_clogged and (backlog or self._read()):
-            if len(self.out) >= _MOST_COMMANDS or self.unsent >= _MOST_UNSENT:
-                break  # ``taken`` goes on
-            command = backlog.popleft()
-            try:
-                _HANDLERS[type(command)](self, command)
-            except LaminaError as problem:
-                self.say_seen(replies.error(problem))
-        if self.out or self.turn_bytes > _MOST_PER_TURN or self.is_done():
-            self.answers.flush_soon(self)
-        self._read_or_not()
-
-    def _read(self) -> bool:
-        """Get commands from what came, a piece at a time: a small command takes much more room when it is read."""
-        while self.unread and not self.backlog:
-            data = bytes(self.unread[:_MOST_PER_TURN])
-            del self.unread[:_MOST_PER_TURN]
-            self._feed(data)
-        if self.has_ended and not self.backlog and not self.parser.is_closed:
-            self.backlog.extend(self.parser.end())
-        return bool(self.backlog)
-
-    def _feed(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         self.backlog.extend(self.parser.feed(data))
         if self.parser.is_closed:
             self.is_closing = True
             self.unread.clear()
 
-    def _throw_away(self) -> None:
-        self.backlog.clear()
-        self.unread.clear()
+    def feed_end(self) -> None:
+        if not self.parser.is_closed:
+            self.backlog.extend(self.parser.end())
 
-    def say(self, reply: bytes, position: int = 0) -> None:
-        """Answer, once the log has come to ``position``."""
-        self.out.append(reply)
-        self.positions.append(position)
-        self.unsent += len(reply)
+    def run(self, command: c.Command) -> None:
+        try:
+            _HANDLERS[type(command)](self, command)
+        except LaminaError as problem:
+            self.say_seen(replies.error(problem))
+
+    def gave_up(self) -> None:
+        self.say(replies.TIMEOUT)
 
     def say_seen(self, reply: bytes) -> None:
         """Answer what was seen: it is so if all is in the log that the state has."""
         self.say(reply, self.engine.newest_position())
-
-    def taken(self) -> tuple[list[bytes], list[int]]:
-        """What there is to say, taken over by the caller."""
-        said = self.out, self.positions
-        self.out, self.positions, self.unsent, self.turn_bytes = [], [], 0, 0
-        self._read_or_not()
-        if (self.backlog or self.unread) and self.cancel is None:
-            self.door.loop.call_soon(self.work)
-        return said
-
-    def is_done(self) -> bool:
-        return self.is_closing and not self.backlog and not self.unread and self.cancel is None
 
     def _add(self, command: c.Add) -> None:
         self.say(replies.OK, self.engine.add(*command))
@@ -428,19 +303,6 @@ def _up_to(size: int, jobs: Sequence[Job]) -> Sequence[Job]:
         if size < 0:
             return jobs[: max(number, 1)]
     return jobs
-
-
-def keep_alive(transport: asyncio.Transport) -> None:
-    """Notice within minutes that the machine of a client is gone: a worker that waits there must not get a job."""
-    to = transport.get_extra_info("socket")
-    if to is None or to.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    to.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):  # Linux
-        to.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
-        to.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20)
-        to.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-        to.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 120_000)
 
 
 _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
