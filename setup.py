@@ -13,7 +13,9 @@ from setuptools import Extension, setup
 BY_HAND = (
     "lamina.log._speed",
     "lamina.engines.jobs._packing",
+    "lamina.engines.topics._entries",
     "lamina.server.workq._quick",
+    "lamina.server.resp._entry_replies",
     "lamina.server.resp._protocol",
 )
 by_hand = [
@@ -28,7 +30,20 @@ by_hand = [
 AS_WRITTEN = {
     "lamina.engines": ("journal", "logged"),
     "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "engine"),
+    "lamina.engines.topics": ("state", "tail", "topic"),
+    "lamina.server": ("client",),
     "lamina.server.workq": ("parse", "replies", "answers", "door"),
+    "lamina.server.resp": (
+        "replies",
+        "session",
+        "dispatch",
+        "runs",
+        "stream_adding",
+        "stream_reading",
+        "answers",
+        "waiting",
+        "door",
+    ),
 }
 twins = [
     Extension(

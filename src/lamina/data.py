@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lamina.clock import Clock
 from lamina.errors import BadName, BadOption, LaminaError, LogClosed
+from lamina.log import folders
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
@@ -17,28 +18,17 @@ from lamina.log.writer import Log
 
 if TYPE_CHECKING:
     from lamina.engines.jobs.api import Jobs
-
-_LONGEST_NAME = 255
+    from lamina.engines.topics.api import NamedTopic, TopicFolder
 
 
 def folder_name(name: str) -> str:
-    """A name as one path component: letters, digits, ``_``, ``-`` and inner dots stay, all else is percent-encoded.
-
-    Raises: BadName for an empty name, or one too long for the file system.
-    """
+    """A name as one path component (log/folders.py). Raises: BadName, for an empty one, too."""
+    if not name:
+        raise BadName("'' cannot be a name here", hint="give it at least one character")
     try:
-        raw = name.encode()
+        return folders.folder_name(name.encode())
     except UnicodeEncodeError:
-        raw = b""
-    encoded = re.sub(rb"[^A-Za-z0-9_.-]", lambda found: b"%%%02X" % found[0][0], raw)
-    if encoded.startswith(b"."):
-        encoded = b"%2E" + encoded[1:]
-    if not encoded or len(encoded) > _LONGEST_NAME:
-        raise BadName(
-            f"{name[:40]!r} cannot name a log",
-            hint=f"use 1 to {_LONGEST_NAME} bytes, counting three for each that is not a letter, digit, _ - or .",
-        )
-    return encoded.decode()
+        raise BadName(f"{name[:40]!r} cannot be a name here", hint="it is no text that UTF-8 can hold") from None
 
 
 class Data:
@@ -48,10 +38,18 @@ class Data:
     """
 
     def __init__(
-        self, folder: str, *, files: Files | None = None, clock: Clock | None = None, jobs: LogOptions | None = None
+        self,
+        folder: str,
+        *,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        jobs: LogOptions | None = None,
+        topics: LogOptions | None = None,
+        retention: Mapping[str, str] | None = None,
     ) -> None:
         """Use ``lamina.open``."""
-        self._jobs_options = jobs
+        self._retention = dict(retention or {})
+        self._jobs_options, self._topics_options = jobs, topics
         self.folder = folder
         self._files = RealFiles() if files is None else files
         self._clock = clock
@@ -59,6 +57,7 @@ class Data:
         self._lock = threading.Lock()
         self._logs: dict[str, Log] = {}
         self._jobs: Jobs | None = None
+        self._topics: TopicFolder | None = None
         self._is_closed = False
 
     def log(self, name: str, options: LogOptions | None = None, *, salvage: bool = False) -> Log:
@@ -69,8 +68,7 @@ class Data:
         """
         folder = join(join(self.folder, "logs"), folder_name(name))
         with self._lock:
-            if self._is_closed:
-                raise LogClosed(f"{self.folder}: the data folder is closed", hint="open it again")
+            self._check_open()
             log = self._logs.get(name)
             if log is not None and log.failure is not None:
                 log.close()
@@ -95,8 +93,7 @@ class Data:
         Raises: LogLocked if a server has them; Corruption, WrongFormat; DiskError, DiskFull; LogClosed.
         """
         with self._lock:
-            if self._is_closed:
-                raise LogClosed(f"{self.folder}: the data folder is closed", hint="open it again")
+            self._check_open()
             if self._jobs is None:
                 from lamina.engines.jobs.api import Jobs
                 from lamina.engines.jobs.engine import JobEngine
@@ -114,21 +111,53 @@ class Data:
                 self._jobs = Jobs(engine)
             return self._jobs
 
+    @property
+    def topics(self) -> TopicFolder:
+        """The topics of the folder, opened (and made) at the first use. They are closed with the data folder.
+
+        Raises: LogLocked if a server has them; BadOption; DiskError, DiskFull; LogClosed.
+        """
+        with self._lock:
+            self._check_open()
+            if self._topics is None:
+                from lamina.engines.topics.api import TopicFolder
+                from lamina.engines.topics.retention import Retentions
+                from lamina.engines.topics.topics import RESERVE, Topics
+                from lamina.log.reserve import Reserve
+
+                retentions = Retentions.parse(f"{pattern}={limits}" for pattern, limits in self._retention.items())
+                topics = Topics.open(
+                    join(self.folder, "topics"),
+                    options=self._topics_options,
+                    files=self._files,
+                    clock=self._clock,
+                    committer=self._committer,
+                )
+                topics.reserve = Reserve(self._files, join(topics.folder, RESERVE), topics.clock)
+                self._topics = TopicFolder(topics, retentions)
+            return self._topics
+
+    def topic(self, name: str) -> NamedTopic:
+        """One topic: ``data.topics.topic(name)``. Raises: BadName; as ``topics``."""
+        return self.topics.topic(name)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LogClosed(f"{self.folder}: the data folder is closed", hint="open it again")
+
     def close(self) -> None:
         """Close everything in order. Raises: the first error, after all was closed."""
         errors = []
         with self._lock:
             self._is_closed = True
-            opened: list[Log | Jobs] = [*self._logs.values()]
-            if self._jobs is not None:
-                opened.append(self._jobs)
-            for one in opened:
+            engines = [engine for engine in (self._jobs, self._topics) if engine is not None]
+            for one in [*self._logs.values(), *engines]:
                 try:
                     one.close()
                 except LaminaError as error:
                     errors.append(error)
             self._logs.clear()
-            self._jobs = None
+            self._jobs = self._topics = None
         self._committer.stop()
         if errors:
             raise errors[0]
@@ -146,6 +175,11 @@ def open(
     files: Files | None = None,
     clock: Clock | None = None,
     jobs: LogOptions | None = None,
+    topics: LogOptions | None = None,
+    retention: Mapping[str, str] | None = None,
 ) -> Data:
-    """Open a data folder, making it if need be. ``jobs`` are the settings of its command log."""
-    return Data(os.fspath(folder), files=files, clock=clock, jobs=jobs)
+    """Open a data folder, making it if need be. ``jobs`` are the settings of its command log, ``topics`` those of the
+    logs of its topics and their groups. ``retention``: how long topics keep their messages, by name or pattern, such
+    as ``{"logs-*": "age:7d,bytes:10GiB"}``; the first that fits counts, and else everything is kept.
+    """
+    return Data(os.fspath(folder), files=files, clock=clock, jobs=jobs, topics=topics, retention=retention)

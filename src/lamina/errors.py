@@ -9,7 +9,7 @@ LaminaError
     LogLocked         retryable   another process writes to this folder
     Corruption                    bytes that were once whole no longer read back: file, byte, reason
     WrongFormat                   the file is of another kind, or written by a later version
-  Gap                             records between two positions are no longer there
+  Gap                             records between two positions, or messages of a topic, are no longer there
   InputError
     RecordTooLarge                a payload above the limit
     ReservedPayload               a payload that looks like one of the kernel's own marks
@@ -17,6 +17,8 @@ LaminaError
     BadOption                     a setting that cannot be
     BadJob                        a job with a value that cannot be
     BadTopic                      an id or a value that cannot be in a topic
+      NoGroup                     the topic has no such group
+      GroupExists                 the topic has a group of that name already
   JobError
     JobNotFound                   no job has this id (any more)
     DuplicateJob                  a job with this id, or with this unique key, is there already
@@ -126,18 +128,24 @@ class WrongFormat(StorageError):
 
 
 class Gap(LaminaError):
-    """Records after ``after`` and up to ``until`` (both record times) are no longer in the log."""
+    """Records after ``after`` and up to ``until`` are no longer there: times of records, or ids of a topic's messages.
+
+    Reading a topic goes on by asking for the next message: the first that is there is ``resumes_at`` (None: there is
+    none yet).
+    """
 
     code = "gap"
 
-    def __init__(self, after: int, until: int, *, why: str) -> None:
+    def __init__(
+        self, after: int | str, until: int | str, *, why: str, hint: str = "", resumes_at: str | None = None
+    ) -> None:
         super().__init__(
             f"records after {after} up to {until} are gone: {why}",
-            hint=f"read on with after={until} to accept the gap",
+            hint=hint or f"read on with after={until} to accept the gap",
             after=after,
             until=until,
         )
-        self.after, self.until = after, until
+        self.after, self.until, self.resumes_at = after, until, resumes_at
 
 
 class InputError(LaminaError):
@@ -196,6 +204,18 @@ class BadTopic(InputError):
     """An id or a value that cannot be in a topic."""
 
     code = "bad_topic"
+
+
+class NoGroup(BadTopic):
+    """The topic has no such group."""
+
+    code = "no_group"
+
+
+class GroupExists(BadTopic):
+    """The topic has a group of that name already."""
+
+    code = "group_exists"
 
 
 class JobError(LaminaError):

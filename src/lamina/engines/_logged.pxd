@@ -3,6 +3,7 @@ from lamina.engines cimport _journal as journals
 
 cdef class Logged:
     cdef public object log, clock, lock, reserve
+    cdef public long rebuilds
     cdef public journals.Journal journal
     cdef object __weakref__
     cpdef long long _append(self, bytes record, bytes before=*) except? -1

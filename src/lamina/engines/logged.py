@@ -26,6 +26,8 @@ class Logged:
         self.journal = Journal(log, clock)
         self.reserve: Reserve | None = None
         """Room for what has to go on when the disk is full."""
+        self.rebuilds = 0
+        """How often the state was built anew: what was answered from an older one may not be so."""
 
     def rebuild(self) -> None:
         """Build the state from what the log has. Raises: what reading it does."""
@@ -96,4 +98,5 @@ class Logged:
             if isinstance(error, DiskFull) and self.reserve is not None:
                 self.reserve.give()
             if take_back(self.journal, self.log, self.rebuild):
+                self.rebuilds += 1
                 self.was_rebuilt()

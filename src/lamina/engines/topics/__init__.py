@@ -1,3 +1,7 @@
 """Topics: append-only streams of entries, one log each, that Redis Streams clients can use."""
 
 from __future__ import annotations
+
+from lamina.twins import stand_in
+
+IS_COMPILED = stand_in(__name__, "entries", "state", "tail", "topic")

@@ -2,17 +2,19 @@
 
     header lmtc 1 · one record: position, last id, added, length, largest deleted id, trimmed to, deleted ids
 
-A checkpoint that is not whole is not used, and the log alone gives the same: then entries are counted once more, as a
-trim says how many went, but not how many of those are still in the files.
+A checkpoint that is not whole is not used, and the log alone gives the same, also when its oldest files went: before
+they did, all that is known was written behind them. Only how many entries are there is counted once more, as a trim
+says how many went, but not how many of those are still in the files.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from lamina.engines.topics import codec
-from lamina.engines.topics.finding import entry_id
+from lamina.engines.topics.entries import entry_id
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.state import State
 from lamina.errors import Corruption, StorageError
@@ -43,39 +45,64 @@ def save(files: Files, folder: str, state: State, position: int) -> None:
     rewrite.replace(files, folder, CHECKPOINT, [_MAGIC, kernel.encode_many(position, [facts + deleted])], TIMED)
 
 
-def load(files: Files, folder: str, reader: Reader) -> tuple[State, int]:
-    """The state of a topic, and what the checkpoint covers. Raises: Corruption, DiskError."""
-    found = _read(files, folder)
-    if found is not None:
-        state, position = found
-        _replay(state, reader, position)
-        return state, position
-    state = State()
-    _replay(state, reader, None)
-    state.length = sum(1 for id in _all_ids(reader) if state.has(id))
-    return state, 0
+class Loaded(NamedTuple):
+    """A topic as its log has it."""
+
+    state: State
+    position: int
+    """What the checkpoint covers; 0: there is none."""
+    replayed: int
+    """Records that were read to get here."""
 
 
-def _replay(state: State, reader: Reader, after: int | None) -> None:
+def copy_of(state: State) -> State:
+    """As it is now."""
+    known = State()
+    known.last_id, known.added, known.length = state.last_id, state.added, state.length
+    known.max_deleted, known.trimmed_to, known.exists = state.max_deleted, state.trimmed_to, state.exists
+    known.deleted = state.deleted[:]
+    return known
+
+
+def load(files: Files, folder: str, reader: Reader) -> Loaded:
+    """The state of a topic. Raises: Corruption, DiskError."""
+    state, position = _read(files, folder) or (State(), 0)
+    replayed = _replay(state, reader, position or None)
+    if not position or _is_older_than_all(reader, position):
+        # Records between the two may have gone with their files. What they did to the rest was written again.
+        state.length = sum(1 for id in _all_ids(reader) if state.has(id))
+    return Loaded(state, position, replayed)
+
+
+def _is_older_than_all(reader: Reader, position: int) -> bool:
+    names = reader.segments()
+    return bool(names) and names[0].number > position
+
+
+def _replay(state: State, reader: Reader, after: int | None) -> int:
+    """Returns how many records there were."""
+    replayed = 0
     for segment, batch in reader.batches(after=after):
         for number in range(len(batch.times)):
             if after is not None and batch.times[number] <= after:
                 continue
             payload = batch.payload(number)
             if not segment.format.is_mark(payload):
+                replayed += 1
                 try:
                     state.apply(payload)
                 except codec.BadRecord as error:
                     offset = batch.record_offset(number)
                     raise Corruption(segment.name.name, offset, f"no record of a topic: {error}") from error
+    return replayed
 
 
-def _all_ids(reader: Reader) -> list[EntryId]:
-    found = []
+def _all_ids(reader: Reader) -> Iterator[EntryId]:
     for _, batch in reader.batches():
-        ids = (entry_id(batch.payload(number)) for number in range(len(batch.times)))
-        found += [id for id in ids if id is not None]
-    return found
+        for number in range(len(batch.times)):
+            id = entry_id(batch.payload(number))
+            if id is not None:
+                yield id
 
 
 def _read(files: Files, folder: str) -> tuple[State, int] | None:

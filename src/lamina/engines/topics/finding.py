@@ -7,20 +7,27 @@ bisection over its points, reading one record at each that is asked. What a poin
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from lamina.engines.topics import codec
+from lamina.engines.topics.entries import entry_id, pick
 from lamina.engines.topics.ids import EntryId
-from lamina.errors import Corruption
+from lamina.errors import BadTopic, Corruption
 from lamina.log.files import read_at
 from lamina.log.frame import REASONS, Head, Stop
 from lamina.log.index import Index
 from lamina.log.naming import FileName
 from lamina.log.reader import Reader, Segment
-from lamina.log.scan import FileScan, read_record
+from lamina.log.scan import HEADER_SIZE, WINDOW, Batch, FileScan, read_record
+from lamina.units import MIB
 
+MOST_BYTES: Final = 256 * MIB
+"""Of entries that are read at once: what is read has to be in memory."""
 _MOST_KNOWN: Final = 100_000  # points
+_MOST_READERS: Final = 1000  # of whom it is remembered where they go on
+_FEW: Final = 1000  # entries for which a small part of a file will do
+_WINDOW: Final = 64 * 1024
 
 
 class Found(NamedTuple):
@@ -37,14 +44,60 @@ class Finder:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._known: OrderedDict[int, EntryId] = OrderedDict()
+        self._firsts: dict[str, EntryId] = {}  # of each file the id of its first entry
+        self._behind: OrderedDict[EntryId, tuple[FileName, int]] = OrderedDict()
+        """Where those go on who read up to an id: most come back for what is behind it."""
+
+    def records(
+        self, start: EntryId, end: EntryId, most: int, has: Callable[[EntryId], bool] | None = None
+    ) -> tuple[list[bytes], int]:
+        """The entries in the files with ids from ``start`` to ``end``, as records, at most so many; and the position of
+        the last one. ``has`` tells which of them are there, if some are not.
+
+        Raises: Corruption, DiskError; BadRecord.
+        """
+        found: list[bytes] = []
+        position = size = 0
+        window = _WINDOW if most <= _FEW else WINDOW
+        for segment, batch in self._reader.batches(begin=self._begin(start), window=window):
+            left = most - len(found)
+            some, last, looked, is_over = pick(batch.data, batch.offsets, batch.lengths, start, end, left, has)
+            if some:
+                found += some
+                size += sum(map(len, some))
+                position = batch.times[last]
+                if size > MOST_BYTES:
+                    raise BadTopic(f"more than {MOST_BYTES >> 20} MiB of entries were asked for", hint="use COUNT")
+            if len(found) == most:
+                self._remember(found[-1], segment, batch, looked)
+                break
+            if is_over:
+                break
+        return found, position
+
+    def _begin(self, start: EntryId) -> tuple[FileName, int] | None:
+        """The file and the offset at which reading forward meets ``start``; None: at the very start."""
+        known = self._behind.pop(start, None)
+        if known is not None:
+            return known
+        names = self._reader.segments()
+        place = self._locate(names, start)
+        return None if place is None else (names[place.file], place.offset)
+
+    def _remember(self, last: bytes, segment: Segment, batch: Batch, looked: int) -> None:
+        id = entry_id(last)
+        if id is not None:
+            offset = batch.record_offset(looked) if looked < len(batch.times) else batch.end
+            self._behind[EntryId(id + 1)] = segment.name, offset
+            if len(self._behind) > _MOST_READERS:
+                self._behind.popitem(last=False)
 
     def entries(self, start: EntryId, end: EntryId) -> Iterator[Found]:
         """Every entry in the files with an id from ``start`` to ``end``, in order, deleted ones too.
 
         Raises: Corruption, DiskError.
         """
-        place = self._locate(self._reader.segments(), start)
-        for _, batch in self._reader.batches(after=None if place is None else place.position - 1):
+        for _, batch in self._reader.batches(begin=self._begin(start), window=_WINDOW):
             for number in range(len(batch.times)):
                 payload = batch.payload(number)
                 id = entry_id(payload)
@@ -66,7 +119,7 @@ class Finder:
                 continue
             try:
                 for piece in reversed(self._reader.index_of(segment).ranges()[:points]):
-                    found = _read_piece(segment, *piece)
+                    found = read_piece(segment, *piece)
                     yield from (entry for entry in reversed(found) if start <= entry.id <= end)
                     if found and found[0].id < start:
                         return
@@ -82,18 +135,41 @@ class Finder:
         A point behind which its file has no entry counts as one past the id: reading then begins earlier, that is all.
         """
         low, high = 0, len(names)
-        best: _Place | None = None
+        best: int | None = None
         while low < high:
-            middle = (low + high) // 2
-            found = self._locate_in(names, middle, id)
-            if found is None:
-                high = middle
+            middle = at = (low + high) // 2
+            first = self._first_of(names, at)
+            while first is _NO_ENTRY and at + 1 < high:
+                at += 1
+                first = self._first_of(names, at)
+            if first is _GONE or (not isinstance(first, _Nowhere) and first <= id):
+                best, low = (best if first is _GONE else at), at + 1
             else:
-                best, low = found, middle + 1
-        return best
+                high = middle
+        return None if best is None else self._locate_in(names, best, id)
+
+    def _first_of(self, names: list[FileName], number: int) -> EntryId | _Nowhere:
+        """The id of the first entry of a file."""
+        name, is_newest = names[number], number == len(names) - 1
+        known = self._firsts.get(name.name)
+        if known is not None:
+            return known
+        segment = self._reader.open(name, is_newest=is_newest)
+        if segment is None:
+            return _NO_ENTRY if is_newest else _GONE
+        try:
+            found = self._entry_behind(segment, HEADER_SIZE)
+        finally:
+            segment.file.close()
+        if found is None:
+            return _NO_ENTRY
+        if len(self._firsts) >= _MOST_KNOWN:
+            self._firsts.clear()
+        self._firsts[name.name] = found
+        return found
 
     def _locate_in(self, names: list[FileName], number: int, id: EntryId) -> _Place | None:
-        """The last point of a file whose entry is not past ``id``."""
+        """The last point of a file whose entry is not past ``id``; None if the file was just removed."""
         segment = self._reader.open(names[number], is_newest=number == len(names) - 1)
         if segment is None:
             return None
@@ -107,7 +183,7 @@ class Finder:
                     high = middle
                 else:
                     low = middle + 1
-            return _Place(number, low - 1, index.times[low - 1]) if low else None
+            return _Place(number, low - 1, index.offsets[low - 1]) if low else _Place(number, 0, HEADER_SIZE)
         finally:
             segment.file.close()
 
@@ -118,13 +194,18 @@ class Finder:
         if known is not None:
             self._known.move_to_end(position)
             return known
-        offset = index.offsets[point]
+        found = self._entry_behind(segment, index.offsets[point])
+        if found is not None:
+            self._known[position] = found
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+        return found
+
+    def _entry_behind(self, segment: Segment, offset: int) -> EntryId | None:
+        """Id of the first entry at or behind an offset; None if the file has none there."""
         while isinstance(head := read_record(segment.file, offset, segment.end), Head):
             id = entry_id(read_at(segment.file, head.payload_at, head.size))
             if id is not None:
-                self._known[position] = id
-                if len(self._known) > _MOST_KNOWN:
-                    self._known.popitem(last=False)
                 return id
             offset = head.end
         return None
@@ -133,10 +214,19 @@ class Finder:
 class _Place(NamedTuple):
     file: int
     point: int
-    position: int
+    offset: int
 
 
-def _read_piece(segment: Segment, start: int, end: int) -> list[Found]:
+class _Nowhere(Enum):
+    NO_ENTRY = auto()
+    GONE = auto()
+    """It was just removed, and all before it were: nobody looks for what was there."""
+
+
+_NO_ENTRY, _GONE = _Nowhere
+
+
+def read_piece(segment: Segment, start: int, end: int) -> list[Found]:
     """The entries of a part of a file."""
     scan = FileScan(segment.file, start, end)
     found = []
@@ -149,14 +239,3 @@ def _read_piece(segment: Segment, start: int, end: int) -> list[Found]:
     if scan.stop < end:
         raise Corruption(segment.name.name, scan.stop, REASONS[scan.why or Stop.TRUNCATED])
     return found
-
-
-def entry_id(payload: bytes) -> EntryId | None:
-    """Of the record of an entry; None for every other record. Raises: BadRecord."""
-    head = payload[0] if payload else 0
-    kind_at = 1 if head & 0xF0 == 0x90 else 3 if head == 0xDC else 5
-    if payload[kind_at : kind_at + 1] != b"\x01":
-        return None
-    items = codec.Items(payload)
-    items.number()
-    return items.id()

@@ -10,45 +10,72 @@ Threads: every method is safe from any thread.
 
 from __future__ import annotations
 
+import sys
+import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from lamina.clock import Clock, SystemClock
-from lamina.engines.logged import Logged
-from lamina.engines.topics import checkpoint, codec, ids
+from lamina.engines import logged
+from lamina.engines.topics import checkpoint, codec, entries, ids
 from lamina.engines.topics.finding import Finder, Found
+from lamina.engines.topics.front import Front
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.tail import MOST_BYTES, Tail
-from lamina.errors import BadTopic, LaminaError, StorageError
+from lamina.errors import BadTopic, Corruption, DiskFull, InputError, LaminaError, RecordTooLarge, StorageError
 from lamina.log.commit import Committer
-from lamina.log.files import Files
+from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.formats import TOPIC
+from lamina.log.frame import MAX_PAYLOAD
 from lamina.log.naming import TIMED
 from lamina.log.options import LogOptions
+from lamina.log.positions import Position
+from lamina.log.reserve import Reserve
 from lamina.log.sync import Level, interval
 from lamina.log.writer import Log
 
+if TYPE_CHECKING:
+    from lamina.engines.topics.groups import Groups
+
+GROUPS = "groups"
+"""The folder of its groups' log, in its own."""
 DEFAULT_OPTIONS = LogOptions(sync=interval(1000))
 
 Entry = tuple[EntryId, list[bytes]]
 """Id and fields: name, value, name, value."""
 
 
-class Topic(Logged):
+class Topic(logged.Logged):
     """Open it with ``Topic.open``."""
 
-    def __init__(self, log: Log, files: Files, folder: str, clock: Clock, tail_bytes: int) -> None:
+    def __init__(
+        self, log: Log, files: Files, folder: str, clock: Clock, tail_bytes: int, open_groups: Callable[[Topic], Groups]
+    ) -> None:
         """Use ``Topic.open``."""
         super().__init__(log, clock)
         self._log = log
+        self._open_groups = open_groups
+        self._groups: Groups | None = None
         self.folder = folder
         self.waiters: dict[Callable[[], None], None] = {}
         """Called once each when an entry was added, with the lock held; then they are taken off."""
         self._files = files
         self._tail_bytes = tail_bytes
         self._finder = Finder(log.reader)
+        self.at_work = threading.RLock()
+        """Held while a checkpoint is written or files go. Taken before ``lock``, never behind it."""
+        self.removal = threading.Lock()
+        """Held while a file is removed: building the state must not meet one that is just going. Taken last."""
+        self.is_closing = False
+        """Whoever is at work comes to an end."""
+        self._is_closed = False
+        self._now_ms = -1
+        self._first_of_now = ids.FIRST
+        """The first id of that millisecond."""
         self._load()
 
     @classmethod
@@ -78,32 +105,90 @@ class Topic(Logged):
             committer=committer,
             threaded=threaded,
         )
+
+        def open_groups(topic: Topic) -> Groups:
+            from lamina.engines.topics.groups import Groups
+
+            return Groups.open(
+                topic,
+                join(folder, GROUPS),
+                options=log.options,
+                files=disk,
+                clock=time,
+                committer=committer,
+                threaded=threaded,
+            )
+
         try:
-            return cls(log, disk, folder, time, tail_bytes)
+            topic = cls(log, disk, folder, time, tail_bytes, open_groups)
+            with suppress(LaminaError):  # who asks for them is told
+                topic.groups  # noqa: B018 - what they have to forget they forget before anything is added
+            return topic
         except BaseException:
             log.close()
             raise
 
     def _load(self) -> None:
-        self.state, self.checkpointed = checkpoint.load(self._files, self.folder, self._log.reader)
+        with self.removal:
+            self.state, self.checkpointed, self.replayed = checkpoint.load(self._files, self.folder, self._log.reader)
         self.tail = Tail(self.state.last_id, self._tail_bytes)
+        self._front = Front(self.state, self._ids_from)
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of the topic, opened when they are first asked for. Raises: what opening a log does."""
+        if self._groups is None:
+            with self.lock:
+                self._groups = self._groups or self._open_groups(self)
+                self._groups.reserve = self.reserve
+        return self._groups
+
+    def use_reserve(self, reserve: Reserve | None) -> None:
+        """Where room is when the disk is full: what is acknowledged goes on, new entries are refused."""
+        self.reserve = reserve
+        if self._groups is not None:
+            self._groups.reserve = reserve
+
+    @property
+    def opened_groups(self) -> Groups | None:
+        """The same if somebody has asked for them."""
+        return self._groups
 
     def close(self) -> None:
         """Write and sync everything. Raises: what kept records out of the log."""
-        with suppress(StorageError):
-            self.push()
-        with suppress(LaminaError):  # a start without it takes longer, that is all
-            self.checkpoint()
-        self.log.close()
+        self.is_closing = True
+        with self.at_work:
+            try:
+                if self._groups is not None:
+                    self._groups.close()
+            finally:
+                with suppress(StorageError):
+                    self.push()
+                with suppress(LaminaError):  # a start without it takes longer, that is all
+                    self.checkpoint()
+                self._is_closed = True  # its folder may soon be that of another topic
+                self.log.close()
+
+    def tell_all(self) -> None:
+        """Call whoever waits for an entry."""
+        with self.lock:
+            waiters, self.waiters = self.waiters, {}
+            for tell in waiters:
+                tell()
 
     # -- adding ------------------------------------------------------------------------------------------------------
 
-    def next_id(self) -> EntryId:
+    def next_id(self, now_ns: int = 0) -> EntryId:
         """The id that an entry gets which comes now. Raises: BadTopic when there is none left."""
+        now_ms = (now_ns or self.clock.now_ns()) // 1_000_000
+        if now_ms != self._now_ms:
+            self._now_ms, self._first_of_now = now_ms, ids.make(now_ms, 0)
         last = self.state.last_id
+        if last < self._first_of_now:
+            return self._first_of_now
         if last == ids.LAST:
             raise BadTopic("The stream has exhausted the last possible ID, unable to add more items")
-        return max(ids.make(self.clock.now_ns() // 1_000_000, 0), EntryId(last + 1))
+        return EntryId(last + 1)
 
     def add(self, fields: Sequence[bytes], id: EntryId | None = None) -> tuple[EntryId, int]:
         """Add an entry. Returns its id and the position of its record.
@@ -111,20 +196,55 @@ class Topic(Logged):
         Raises: BadTopic if the id is not larger than the last one, or zero.
         """
         with self.lock:
-            self._freshen()
+            now_ns = self.clock.now_ns()
+            self._freshen(now_ns)
             if id is None:
-                id = self.next_id()
+                id = self.next_id(now_ns)
             elif id <= self.state.last_id:
                 text = "must be greater than 0-0" if not id else "is equal or smaller than the target stream top item"
                 raise BadTopic(f"The ID specified in XADD {text}")
-            record = codec.encode_entry(id, fields)
-            position = self._append(record)
-            self.state.add(id)
-            self.tail.add(id, position, record, self._log.readable_position)
-            waiters, self.waiters = self.waiters, {}
-            for tell in waiters:
-                tell()
+            self._check_room()
+            position = self._add(id, fields)
+            self._has_grown()
             return id, position
+
+    def add_many(self, many: Sequence[Sequence[bytes]]) -> tuple[list[EntryId], list[int]]:
+        """Add entries one behind the other, with ids by the clock. Returns their ids and positions.
+
+        It ends at the first that cannot be added: ``add`` tells why. What was added before may be refused yet, as any.
+        """
+        added: list[EntryId] = []
+        positions: list[int] = []
+        with self.lock:
+            now_ns = self.clock.now_ns()
+            self._freshen(now_ns)
+            with suppress(InputError, StorageError):
+                self._check_room()
+                for fields in many:
+                    id = self.next_id(now_ns)
+                    positions.append(self._add(id, fields))
+                    added.append(id)
+            self._has_grown()
+        return added, positions
+
+    def _add(self, id: EntryId, fields: Sequence[bytes]) -> int:
+        record = entries.encode(id, fields)
+        if len(record) > MAX_PAYLOAD:
+            raise RecordTooLarge(0, len(record), MAX_PAYLOAD)
+        position = self._append(record)
+        self.state.add(id)
+        self.tail.add(id, position, record)
+        return position
+
+    def _check_room(self) -> None:
+        if self.reserve is not None and not self.reserve.is_held and not self.reserve.hold():
+            raise DiskFull("the disk is full: no entry is taken", hint="free some room; it goes on by itself")
+
+    def _has_grown(self) -> None:
+        if self.tail.bytes > 2 * self.tail.most_bytes:
+            self.tail.forget(self._log.readable_position)
+        if self.waiters:
+            self.tell_all()
 
     # -- taking away -------------------------------------------------------------------------------------------------
 
@@ -143,9 +263,7 @@ class Topic(Logged):
         """Let all entries before ``id`` go, at most so many of them. Returns how many went, and the position."""
         with self.lock:
             self._freshen()
-            if not id:
-                return 0, 0
-            return self._trim(self._entries(ids.FIRST, EntryId(id - 1)), most)
+            return self._trim(*self._front.take(most, before=id))
 
     def trim_length(self, length: int, most: int | None = None) -> tuple[int, int]:
         """Keep only the newest ``length`` entries; let at most ``most`` go. Returns how many went, and the position."""
@@ -155,23 +273,44 @@ class Topic(Logged):
             if not length and (most is None or most >= excess):
                 return self._trim_all() if excess else (0, 0)
             most = excess if most is None else min(most, excess)
-            return self._trim(self._entries(ids.FIRST, ids.LAST), most)
+            kept = self.state.length - most
+            if kept < most:  # found sooner from the other end
+                entries = self._entries(ids.FIRST, ids.LAST, newest_first=True)
+                return self._trim(next(islice(entries, kept, None)).id, most)
+            return self._trim(*self._front.take(most))
 
-    def _trim(self, entries: Iterator[Found], most: int | None) -> tuple[int, int]:
-        count, last = 0, ids.FIRST
-        for found in islice(entries, most):
-            count, last = count + 1, found.id
+    def _trim(self, last: EntryId, count: int) -> tuple[int, int]:
         if not count:
             return 0, 0
-        position = self._append(codec.encode_trimmed(last, count))
+        try:
+            position = self._append(codec.encode_trimmed(last, count))
+        except StorageError:
+            self._front.forget()
+            raise
         self.state.trim(last, count)
         return count, position
 
     def _trim_all(self) -> tuple[int, int]:
-        count, last = self.state.length, self.state.last_id
-        position = self._append(codec.encode_trimmed(last, count))
-        self.state.trim(last, count)
-        return count, position
+        return self._trim(self.state.last_id, self.state.length)
+
+    def let_go(self, last: EntryId, entries: int) -> tuple[int, int]:
+        """Trim all up to ``last``, so that files which hold no more than that can go: what is known is written, too.
+
+        ``entries``: so many are in the files behind what was trimmed before, deleted ones included. The caller holds
+        the lock since it knows that. Returns how many were alive, and the position.
+        """
+        state = self.state
+        border = max(state.trimmed_to, last)
+        alive = entries - bisect_right(state.deleted, border)
+        # Invariant: what goes was there.
+        assert 0 <= alive <= state.length
+        known = codec.encode_set(state.last_id, state.added, state.max_deleted)
+        position = self._append(known, before=codec.encode_trimmed(border, alive))
+        self.state.trim(border, alive)
+        return alive, position
+
+    def _ids_from(self, start: EntryId, count: int) -> list[EntryId]:
+        return [found.id for found in islice(self._entries(start, ids.LAST), count)]
 
     def set_id(self, last: EntryId, added: int | None = None, max_deleted: EntryId | None = None) -> int:
         """Set the last id, and what else is known. Returns the position. The caller checks that it can be so."""
@@ -181,6 +320,8 @@ class Topic(Logged):
             max_deleted = self.state.max_deleted if max_deleted is None else max_deleted
             position = self._append(codec.encode_set(last, added, max_deleted))
             self.state.set(last, added, max_deleted)
+            # What comes now may have smaller ids than what was the last one: it is in memory all the same.
+            self.tail.first_id = min(self.tail.first_id, EntryId(last + 1))
             return position
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -189,19 +330,55 @@ class Topic(Logged):
         self, start: EntryId, end: EntryId = ids.LAST, count: int | None = None, *, newest_first: bool = False
     ) -> tuple[list[Entry], int]:
         """Entries with ids from ``start`` to ``end``, and the position that their answer has to wait for."""
-        with self.lock:
-            found = list(islice(self._entries(start, end, newest_first=newest_first), count))
-        newest = max((entry.position for entry in found), default=0)
-        return [codec.decode_entry(entry.payload) for entry in found], newest
+        records, position = self.records(start, end, count, newest_first=newest_first)
+        try:
+            return [entries.decode(record) for record in records], position
+        except codec.BadRecord as error:
+            raise self._cannot_be_read(error) from error
+
+    def records(
+        self, start: EntryId, end: EntryId = ids.LAST, count: int | None = None, *, newest_first: bool = False
+    ) -> tuple[list[bytes], int]:
+        """The same as they are in the log."""
+        if newest_first:
+            with self.lock:
+                found = list(islice(self._entries(start, end, newest_first=True), count))
+            return [one.payload for one in found], max((one.position for one in found), default=0)
+        try:
+            with self.lock:
+                return self._records(start, end, sys.maxsize if count is None else count)
+        except codec.BadRecord as error:
+            raise self._cannot_be_read(error) from error
+
+    def _records(self, start: EntryId, end: EntryId, most: int) -> tuple[list[bytes], int]:
+        state = self.state
+        start, end = max(start, EntryId(state.trimmed_to + 1)), min(end, state.last_id)
+        found: list[bytes] = []
+        position = 0
+        if start > end or not state.length or not most:
+            return found, position
+        has = state.has if state.deleted else None
+        if start < self.tail.first_id:
+            found, position = self._finder.records(start, min(end, EntryId(self.tail.first_id - 1)), most, has)
+        if len(found) < most and end >= self.tail.first_id:
+            kept, positions, records = self.tail.between(start, end, None if has else most - len(found))
+            if has is not None:
+                there = [place for place, id in enumerate(kept) if has(id)][: most - len(found)]
+                positions, records = [positions[place] for place in there], [records[place] for place in there]
+            if records:
+                found, position = found + records, positions[-1]
+        return found, position
+
+    def _cannot_be_read(self, error: codec.BadRecord) -> Corruption:
+        return Corruption(self.folder, 0, f"an entry of this topic cannot be read: {error}")
 
     def has(self, id: EntryId) -> bool:
-        with self.lock:
-            return any(True for _ in self._entries(id, id))
+        return bool(self.records(id, id, 1)[0])
 
     def first_id(self) -> EntryId | None:
         """Of the oldest entry that is there."""
         with self.lock:
-            return next((found.id for found in self._entries(ids.FIRST, ids.LAST)), None)
+            return self._front.first()
 
     def _entries(self, start: EntryId, end: EntryId, *, newest_first: bool = False) -> Iterator[Found]:
         """Those that are there: from the files what is not in memory any more, the rest from there."""
@@ -220,26 +397,43 @@ class Topic(Logged):
         yield from (found for found in self._in_memory(start, end) if state.has(found.id))
 
     def _in_memory(self, start: EntryId, end: EntryId) -> list[Found]:
-        found, kept = self.tail.between(start, end)
-        return [Found(id, *one) for id, one in zip(found, kept, strict=True)]
+        return list(map(Found, *self.tail.between(start, end)))
 
     # -- the log -----------------------------------------------------------------------------------------------------
 
-    def _freshen(self) -> None:
+    def _freshen(self, now_ns: int = 0) -> None:
         """What gathered for long goes to the log first: positions are times."""
-        if self.journal.pending and self.journal.is_old(self.clock.now_ns()):
+        if self.journal.pending and self.journal.is_old(now_ns or self.clock.now_ns()):
             with suppress(StorageError):
                 self.push()
 
     def rebuild(self) -> None:
         self._load()
+        if self._groups is not None:  # before the log goes on: ids that were lost may come again
+            self._groups.go_back()
+
+    def sync(self, position: int) -> None:
+        """Return when all up to ``position`` is synced, whatever the policy. Raises: DiskFull, DiskError, LogFailed.
+
+        Nothing of the topic waits meanwhile.
+        """
+        self.push()
+        try:
+            self._log.wait(Position(position), Level.SYNCED)
+        except LaminaError as error:
+            self.undo_refused(error)
+            raise
 
     def checkpoint(self) -> None:
         """Keep what is known, so that a start need not read the whole log. Raises: DiskFull, DiskError, LogFailed."""
-        with self.lock:
-            position = self.all_written()
-            if position <= self.checkpointed:
+        with self.at_work:
+            if self._is_closed:
                 return
-            self._log.wait(position, Level.SYNCED)
-            checkpoint.save(self._files, self.folder, self.state, position)
+            with self.lock:
+                position = self.all_written()
+                if position <= self.checkpointed:
+                    return
+                known = checkpoint.copy_of(self.state)
+            self.sync(position)
+            checkpoint.save(self._files, self.folder, known, position)
             self.checkpointed = position

@@ -1,0 +1,19 @@
+# Types of topic.py for the compiled twin. Without this file the same source runs as plain Python.
+from lamina.engines cimport _logged as logged
+from lamina.engines.topics cimport _state as states
+from lamina.engines.topics cimport _tail as tails
+
+cdef class Topic(logged.Logged):
+    cdef dict __dict__
+    cdef public states.State state
+    cdef public tails.Tail tail
+    cdef public dict waiters
+    cdef public object _log, _first_of_now
+    cdef public long long _now_ms
+    cpdef next_id(self, long long now_ns=*)
+    cpdef add(self, object fields, object id=*)
+    cpdef tuple add_many(self, object many)
+    cdef long long _add(self, object id, object fields) except? -1
+    cdef _check_room(self)
+    cdef _has_grown(self)
+    cpdef _freshen(self, long long now_ns=*)

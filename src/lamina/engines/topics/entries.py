@@ -1,0 +1,81 @@
+"""The record of an entry, which is what nearly all records of a topic are: made, read, and picked out of a batch.
+
+_entries.pyx is the compiled twin, made by hand; tests hold the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lamina.engines.topics.codec import ENTRY, BadRecord, Items, array_head, bytes_head, number
+from lamina.engines.topics.ids import EntryId
+
+_SEQUENCE: Final = (1 << 64) - 1
+
+
+def encode(id: EntryId, fields: Sequence[bytes]) -> bytes:
+    """``fields`` are name, value, name, value."""
+    parts = [array_head(3 + len(fields)), b"\x01", number(id >> 64), number(id & _SEQUENCE)]
+    for field in fields:
+        parts.append(bytes_head(len(field)))
+        parts.append(field)
+    return b"".join(parts)
+
+
+def decode(payload: bytes) -> tuple[EntryId, list[bytes]]:
+    """Id and fields. Raises: BadRecord."""
+    items = Items(payload)
+    if items.number() != ENTRY:
+        raise BadRecord("no entry")
+    id = items.id()
+    fields = [items.bytes() for _ in range(items.left)]
+    items.end()
+    return id, fields
+
+
+def entry_id(payload: bytes) -> EntryId | None:
+    """None for a record of another kind. Raises: BadRecord."""
+    head = payload[0] if payload else 0
+    kind_at = 1 if head & 0xF0 == 0x90 else 3 if head == 0xDC else 5
+    if payload[kind_at : kind_at + 1] != b"\x01":
+        return None
+    items = Items(payload)
+    items.number()
+    return items.id()
+
+
+def show(id: EntryId) -> bytes:
+    """As clients write it: ``1700000000123-7``."""
+    return b"%d-%d" % (id >> 64, id & _SEQUENCE)
+
+
+def pick(
+    data: memoryview,
+    offsets: Sequence[int],
+    lengths: Sequence[int],
+    start: EntryId,
+    end: EntryId,
+    most: int,
+    has: Callable[[EntryId], bool] | None,
+) -> tuple[list[bytes], int, int, bool]:
+    """The entries of a batch with ids from ``start`` to ``end``, at most so many, and only such that ``has`` them.
+
+    Returns their payloads, the number of the last one, how many records were looked at, and whether one past ``end``
+    was met: the last of those. Raises: BadRecord.
+    """
+    found: list[bytes] = []
+    last = -1
+    for at, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
+        if len(found) == most:
+            return found, last, at, False
+        payload = bytes(data[offset : offset + length])
+        id = entry_id(payload)
+        if id is None or id < start:
+            continue
+        if id > end:
+            return found, last, at + 1, True
+        if has is None or has(id):
+            found.append(payload)
+            last = at
+    return found, last, len(offsets), False

@@ -1,0 +1,235 @@
+"""The part of the groups of a topic that faces their log: opening it, building the state, going back, writing it anew.
+
+The log is made when the first group is: a topic without groups has none, and costs nothing.
+A power cut may leave this log ahead of the topic's. Then the groups go back to where the topic is, and that is written
+and synced before anything else: ids that the topic lost may come again. The same holds when the disk refuses entries
+that were delivered already.
+
+One lock guards the topic and its groups. Lock order: that one, then those of either log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from lamina.clock import Clock
+from lamina.engines import logged
+from lamina.engines.journal import Journal, KeepsNothing
+from lamina.engines.topics import group_codec as codec
+from lamina.engines.topics import group_snapshot
+from lamina.engines.topics.group_snapshot import FRAME, Loader
+from lamina.engines.topics.group_state import State
+from lamina.engines.topics.ids import EntryId
+from lamina.errors import Corruption, LaminaError, RecordTooLarge, StorageError
+from lamina.log import rewrite
+from lamina.log.commit import Committer
+from lamina.log.files import Files
+from lamina.log.formats import GROUP
+from lamina.log.naming import TIMED, sort_out
+from lamina.log.options import LogOptions
+from lamina.log.positions import Position
+from lamina.log.sync import Level
+from lamina.log.writer import Log
+from lamina.units import MIB
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from lamina.engines.topics.topic import Topic
+
+_WORTH_IT: Final = MIB  # a log below this is not compacted
+
+
+class _NoLog:
+    """What there is before the first group."""
+
+    position = written = next_position = Position(0)
+
+    def append_at(self, first: Position, payloads: Sequence[bytes]) -> None:
+        raise AssertionError("the log is made before it is written to")
+
+    def close(self) -> None:
+        pass
+
+
+class GroupLog(logged.Logged):
+    """Open it with ``open``. Threads: every method is safe from any thread."""
+
+    def __init__(
+        self, topic: Topic, files: Files, folder: str, clock: Clock, max_payload: int, open_log: Callable[[], Log]
+    ) -> None:
+        """Use ``open``."""
+        self._nothing: KeepsNothing = _NoLog()
+        super().__init__(self._nothing, clock)
+        self.lock = topic.lock
+        self.topic = topic
+        self.folder = folder
+        self.state = State()
+        self._files = files
+        self._max_payload = max_payload
+        self._open_log = open_log
+        self._log: Log | None = None
+        self._since = self._snapshot_bytes = 0
+        self._cut_to: EntryId | None = None
+        """The topic went back to here, and the log does not know it yet."""
+
+    @classmethod
+    def open(
+        cls,
+        topic: Topic,
+        folder: str,
+        *,
+        options: LogOptions,
+        files: Files,
+        clock: Clock,
+        committer: Committer | None = None,
+        threaded: bool = True,
+    ) -> Self:
+        """The groups of ``topic`` in ``folder``, which is made when the first group is.
+
+        Raises: what ``Log.open`` does; Corruption for a record that is none of a group.
+        """
+
+        def open_log() -> Log:
+            return Log.open(
+                folder,
+                options=options,
+                family=TIMED,
+                format=GROUP,
+                files=files,
+                clock=clock,
+                committer=committer,
+                threaded=threaded,
+            )
+
+        groups = cls(topic, files, folder, clock, options.max_payload, open_log)
+        try:
+            has_files = bool(sort_out(files.list(folder)).segments)
+        except FileNotFoundError:
+            has_files = False
+        if has_files:
+            groups._begin()
+        return groups
+
+    def _begin(self) -> None:
+        log = self._open_log()
+        try:
+            self.log = self._log = log
+            self.journal = Journal(log, self.clock)
+            self.rebuild()
+            self.go_back()
+        except BaseException:
+            self.log, self._log, self.journal = self._nothing, None, Journal(self._nothing, self.clock)
+            log.close()
+            raise
+
+    def close(self) -> None:
+        """Write and sync everything. Raises: what kept records out of the log."""
+        with suppress(StorageError):
+            self.push()
+        self.log.close()
+
+    def now_ms(self) -> int:
+        return self.clock.now_ns() // 1_000_000
+
+    # -- building the state ------------------------------------------------------------------------------------------
+
+    def rebuild(self) -> None:
+        loader = Loader()
+        if self._log is not None:
+            for segment, batch in self._log.reader.batches():
+                for number in range(len(batch.times)):
+                    payload = batch.payload(number)
+                    if not segment.format.is_mark(payload):
+                        loader.take(payload, (segment.name.name, batch.record_offset(number)))
+        if loader.problem is not None:
+            error, (file, offset) = loader.problem
+            raise Corruption(file, offset, f"no record of a group: {error}") from error
+        self.state, self._since, self._snapshot_bytes = loader.state, loader.since, loader.snapshot_bytes
+
+    def was_rebuilt(self) -> None:
+        """What was delivered and refused is yet to be delivered."""
+        self.topic.tell_all()
+
+    def go_back(self) -> None:
+        """After the topic was built from its log: what it has lost the groups lose, too.
+
+        Durability: when it returns, that is synced; else entries that come under the same ids could be skipped.
+        Raises: StorageError; then every later command tries it again, and the topic must not go on.
+        """
+        with self.lock:
+            last = self.topic.state.last_id
+            self._cut_to = last if self._cut_to is None else min(last, self._cut_to)
+            self._cut()
+
+    def _cut(self) -> None:
+        last = self._cut_to
+        if last is not None and self._log is not None:
+            if self.state.is_past(last):
+                self._append(codec.encode_cut(last))
+                self.state.cut(last)
+            self._sync()  # also when nothing is past: what took it back may not be on the disk yet
+        self._cut_to = None
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def _freshen(self) -> None:
+        """Before a command looks at the state: afterwards it may be another one."""
+        if self._cut_to is not None:
+            self._cut()
+        if self.journal.pending and self.journal.is_old(self.clock.now_ns()):
+            with suppress(StorageError):  # what gathered for long goes to the log first: positions are times
+                self.push()
+
+    def _write(self, record: bytes) -> int:
+        """Raises: StorageError; then the state is what the log has. RecordTooLarge."""
+        if len(record) > self._max_payload:  # told now: the log would find out when others' records are with it
+            raise RecordTooLarge(0, len(record), self._max_payload)
+        if self._log is None:
+            self._begin()
+        position: int = self._append(record)
+        self._since += len(record) + FRAME
+        return position
+
+    def _sync(self) -> None:
+        assert self._log is not None
+        self.push()
+        try:
+            self._log.wait(Position(max(self.journal.newest, self._log.written)), Level.SYNCED)
+        except LaminaError as error:
+            self.undo_refused(error)
+            raise
+
+    # -- writing anew ------------------------------------------------------------------------------------------------
+
+    def wants_compaction(self) -> bool:
+        return self._since > max(_WORTH_IT, 4 * self._snapshot_bytes)
+
+    def compact(self) -> int:
+        """Write the groups anew and remove the files from before. Returns how many went.
+
+        Durability: nothing is removed before what stands in for it is synced. Raises: DiskFull, DiskError, LogFailed.
+        """
+        with self.lock:
+            self._freshen()
+            log = self._log
+            if log is None:
+                return 0
+            self._sync()
+            log.rotate()
+            # Invariant: the snapshot begins a file of its own, so that all before it may go.
+            assert log.readable is None or log.readable[1] is None
+            old = log.reader.segments()
+            size = 0
+            for record in group_snapshot.records(self.state):
+                self._append(record)
+                size += len(record) + FRAME
+            self._sync()
+            self._since, self._snapshot_bytes = 0, size
+        for name in old:
+            # One by one, each removal synced: of files named by time, none may be missing between two others.
+            with self.lock:  # a rebuild must not meet one that is just going
+                rewrite.remove(self._files, self.folder, [name.name])
+        return len(old)

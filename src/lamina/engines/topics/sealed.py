@@ -1,0 +1,164 @@
+"""The files of a topic as retention sees them: how large, how old, up to which entry, and how many entries.
+
+A sealed file never changes, so what was found out about one is remembered. Nothing here holds the lock of the topic for
+longer than it takes to look at numbers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from lamina.engines.topics.entries import entry_id
+from lamina.engines.topics.finding import Finder, read_piece
+from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.topic import Topic
+from lamina.errors import StorageError
+from lamina.log.naming import FileName
+from lamina.log.reader import Segment
+from lamina.log.scan import FileScan
+from lamina.log.writer import Log
+
+_APART: Final = 512  # entries between two whose ids are remembered
+
+
+class Stopped(Exception):
+    """Whoever asked does not want to know any more."""
+
+
+class Facts(NamedTuple):
+    """Of one file."""
+
+    bytes: int
+    records: int
+    newest_ns: int
+    """When its newest record was written."""
+    last_id: EntryId | None
+    """Of its newest entry; None: it has none."""
+
+
+class Tally(NamedTuple):
+    """The entries of one file, deleted and trimmed ones included."""
+
+    entries: int
+    every: list[EntryId]
+    """The id of the first, and of each 512th behind it."""
+
+    def at_most_behind(self, id: EntryId) -> int:
+        """Entries past ``id``; a few more may be said."""
+        marks = bisect_right(self.every, id)
+        return self.entries - ((marks - 1) * _APART + 1 if marks else 0)
+
+    def at_least_behind(self, id: EntryId) -> int:
+        """Entries past ``id``; a few less may be said."""
+        return max(self.entries - bisect_right(self.every, id) * _APART, 0)
+
+
+class SealedFiles:
+    """Of one topic. Threads: one at a time, beside those who use the topic."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        assert isinstance(topic.log, Log)
+        self._log = topic.log
+        self._reader = topic.log.reader
+        self._finder = Finder(self._reader)
+        self._sizes: dict[FileName, int] = {}
+        self._facts: dict[FileName, Facts] = {}
+        self._tallies: dict[FileName, Tally] = {}
+
+    def names(self) -> tuple[list[FileName], FileName | None]:
+        """Those that are sealed, oldest first, and the one that grows, if there is one."""
+        readable = self._log.readable
+        names = self._reader.segments()
+        sealed = names if readable is None or readable[1] is None else [name for name in names if name < readable[0]]
+        grows = names[len(sealed)] if len(sealed) < len(names) else None
+        for gone in self._sizes.keys() - set(names):
+            self.forget(gone)
+        return sealed, grows
+
+    def forget(self, name: FileName) -> None:
+        """It has gone."""
+        self._sizes.pop(name, None)
+        self._facts.pop(name, None)
+        self._tallies.pop(name, None)
+        self._reader.forget(name)
+
+    def facts(self, name: FileName) -> Facts:
+        """Of a sealed file. Raises: Corruption, DiskError."""
+        known = self._facts.get(name)
+        if known is None:
+            known = self._facts[name] = self.look(name)
+        return known
+
+    def look(self, name: FileName) -> Facts:
+        """The same for any file, as it is now."""
+        segment = self._open(name)
+        with closing(segment.file):
+            index = self._reader.index_of(segment)
+            last: EntryId | None = None
+            for piece in reversed(index.ranges()):
+                found = read_piece(segment, *piece)
+                if found:
+                    last = found[-1].id
+                    break
+            return Facts(segment.end, index.records, index.last_data, last)
+
+    def size(self) -> int:
+        """Of all files together, in bytes. Raises: DiskError."""
+        sealed, grows = self.names()
+        for name in sealed:
+            if name not in self._sizes:
+                self._sizes[name] = self._size_of(name)
+        return sum(self._sizes.values()) + (0 if grows is None else self._size_of(grows))
+
+    def _size_of(self, name: FileName) -> int:
+        segment = self._open(name)
+        with closing(segment.file):
+            return segment.end
+
+    def tally(self, name: FileName, should_stop: Callable[[], bool]) -> Tally:
+        """Of a sealed file, all of which is read for it, once. Raises: Corruption, DiskError; Stopped."""
+        known = self._tallies.get(name)
+        if known is not None:
+            return known
+        entries, every = 0, []
+        segment = self._open(name)
+        with closing(segment.file):
+            scan = FileScan(segment.file, end=segment.end)
+            for batch in scan:
+                if should_stop():
+                    raise Stopped
+                for number in range(len(batch.times)):
+                    id = entry_id(batch.payload(number))
+                    if id is not None:
+                        if entries % _APART == 0:
+                            every.append(id)
+                        entries += 1
+            self._reader.check_stop(segment, scan)
+        self._tallies[name] = Tally(entries, every)
+        return self._tallies[name]
+
+    def count(self, after: EntryId, last: EntryId, should_stop: Callable[[], bool] = lambda: False) -> int:
+        """Entries past ``after`` and up to ``last``, deleted ones included. Raises: Corruption, DiskError; Stopped."""
+        count = 0
+        if after < last:
+            for _ in self._finder.entries(EntryId(after + 1), last):
+                count += 1
+                if count % _APART == 0 and should_stop():
+                    raise Stopped
+        return count
+
+    def deleted_between(self, after: EntryId, last: EntryId) -> int:
+        """Entries past ``after`` and up to ``last`` that were deleted one by one."""
+        with self._topic.lock:
+            deleted = self._topic.state.deleted
+            return max(bisect_right(deleted, last) - bisect_right(deleted, after), 0)
+
+    def _open(self, name: FileName) -> Segment:
+        segment = self._reader.open(name, is_newest=False)
+        if segment is None:
+            raise StorageError(f"{self._topic.folder}: {name.name} is not there any more", hint="it is tried again")
+        return segment

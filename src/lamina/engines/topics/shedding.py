@@ -1,0 +1,242 @@
+"""Letting the oldest files of a topic go.
+
+Which: as long as a limit says so and no group holds them (retention.py, holding.py), and those in which nothing is
+alive any more, whatever the limits. Whole files, oldest first, never the newest.
+
+How, so that no power cut leaves less than was promised:
+
+    1 sync what the groups have acknowledged         3 keep a checkpoint: a start does not miss the files
+    2 write and sync what is trimmed, and all that   4 remove the files one by one, each removal synced: of files
+      is known of the topic: the log can do without    named by time, none may be missing between two others
+
+A cut behind 2 leaves files of which nothing is alive: they go the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from lamina.engines.topics.holding import Holder, Sightings
+from lamina.engines.topics.ids import FIRST, EntryId
+from lamina.engines.topics.retention import Retention
+from lamina.engines.topics.sealed import Facts, SealedFiles, Stopped
+from lamina.engines.topics.state import State
+from lamina.engines.topics.topic import Topic
+from lamina.errors import DiskFull, LaminaError
+from lamina.log import rewrite
+from lamina.log.naming import FileName
+from lamina.log.sync import Level
+from lamina.log.writer import Log
+
+_TRIES: Final = 4  # to count while others trim; the last is made while they wait
+
+DEAD, AGE, BYTES, LENGTH, ACKNOWLEDGED = "dead", "age", "bytes", "length", "acknowledged"
+
+
+@dataclass(frozen=True, slots=True)
+class Shed:
+    """What went."""
+
+    files: int = 0
+    bytes: int = 0
+    entries: int = 0
+
+
+class Verdict(NamedTuple):
+    """On one sealed file."""
+
+    name: FileName
+    facts: Facts
+    reason: str | None
+    """Why it may go: nothing in it is alive, or the limit that says so; None: it stays."""
+    holders: list[Holder]
+    """Groups that hold it."""
+
+    @property
+    def goes(self) -> bool:
+        return self.reason is not None and not self.holders
+
+
+def _never() -> bool:
+    return False
+
+
+class Shedder:
+    """Of one topic. Threads: one at a time has ``topic.at_work``, beside those who use the topic."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._sightings = Sightings()
+        self.files = SealedFiles(topic)
+
+    def shed(self, retention: Retention, should_stop: Callable[[], bool] = _never) -> Shed:
+        """Let go what may go. Asked to stop, it does so soon, and has done nothing or whole files.
+
+        Raises: Corruption, DiskFull, DiskError, LogFailed; then what went before is right.
+        """
+        topic = self._topic
+
+        def is_over() -> bool:
+            return topic.is_closing or should_stop()
+
+        with topic.at_work:
+            try:
+                if is_over():
+                    return Shed()
+                self._seal(retention)
+                state = topic.state
+                going = [verdict for verdict in self.verdicts(retention, is_over) if verdict.goes]
+                return self._let_go(going, state, retention, is_over) if going else Shed()
+            except Stopped:
+                return Shed()
+
+    # -- deciding ----------------------------------------------------------------------------------------------------
+
+    def holders(self) -> list[Holder]:
+        """All groups. Raises: what opening their log does."""
+        return self._sightings.holders(self._topic, self._topic.clock.now_ns())
+
+    def verdicts(
+        self, retention: Retention, should_stop: Callable[[], bool] = _never, *, with_holders: bool = True
+    ) -> Iterator[Verdict]:
+        """On the sealed files, oldest first, up to the first that stays. Raises: Corruption, DiskError; Stopped."""
+        topic, files = self._topic, self.files
+        now = topic.clock.now_ns()
+        holders = self.holders() if with_holders else []
+        size = 0 if retention.bytes is None else files.size()
+        sealed, grows = files.names()
+        with topic.lock:
+            length, floor = topic.state.length, topic.state.trimmed_to
+        for name in sealed:
+            if should_stop():
+                raise Stopped
+            facts = files.facts(name)
+            if facts.last_id is None and name == sealed[-1] and grows is None:
+                return  # what would be written instead is no smaller
+            alive, is_dead = self._alive(name, facts, floor, retention, should_stop)
+            holding = [one for one in holders if one.holds(facts.last_id, facts.newest_ns, retention.hold_s, now)]
+            if is_dead:
+                reason: str | None = DEAD
+                holding = []
+            elif retention.age_s is not None and now - facts.newest_ns > retention.age_s * 10**9:
+                reason = AGE
+            elif retention.bytes is not None and size > retention.bytes:
+                reason = BYTES
+            elif retention.length is not None and length - alive >= retention.length:
+                reason = LENGTH
+            elif retention.acknowledged and (holding or any(not one.needs(facts.last_id) for one in holders)):
+                reason = ACKNOWLEDGED
+            else:
+                reason = None
+            verdict = Verdict(name, facts, reason, holding)
+            yield verdict
+            if not verdict.goes:
+                return
+            size, length, floor = size - facts.bytes, length - alive, max(floor, facts.last_id or FIRST)
+
+    def _alive(
+        self, name: FileName, facts: Facts, floor: EntryId, retention: Retention, should_stop: Callable[[], bool]
+    ) -> tuple[int, bool]:
+        """How many entries of a file are alive, at most, where that matters; and whether none is.
+
+        ``floor``: none up to it is, or they were counted with an older file.
+        """
+        files, last = self.files, facts.last_id
+        if last is None or last <= floor:
+            return 0, True
+        deleted = files.deleted_between(floor, last)
+        if not deleted and retention.length is None:
+            return 0, False
+        tally = files.tally(name, should_stop)
+        if deleted >= tally.at_least_behind(floor) and deleted == files.count(floor, last, should_stop):
+            return 0, True
+        return tally.at_most_behind(floor) - deleted, False
+
+    def _seal(self, retention: Retention) -> None:
+        """Seal the newest file if the limits want it. One without an entry has nothing that they could mean."""
+        _, grows = self.files.names()
+        if grows is None or not retention.has_limits:
+            return
+        age_s = (self._topic.clock.now_ns() - grows.number) / 10**9
+        facts = self.files.look(grows)
+        if facts.last_id is not None and retention.wants_seal(facts.bytes, facts.records, age_s):
+            _log_of(self._topic).rotate()
+
+    # -- letting go --------------------------------------------------------------------------------------------------
+
+    def _let_go(
+        self, going: Sequence[Verdict], state: State, retention: Retention, should_stop: Callable[[], bool]
+    ) -> Shed:
+        topic = self._topic
+        last = max(verdict.facts.last_id or FIRST for verdict in going)
+        self._sync_groups()
+        done = self._trim(last, going, state, retention, should_stop)
+        if done is None:
+            return Shed()
+        entries, position = done
+        topic.sync(position)
+        with suppress(DiskFull):  # a start without it takes longer, and that there is room again matters more
+            topic.checkpoint()
+        newest = _log_of(topic).reader.segments()[-1]
+        for verdict in going:
+            # Invariant: what was written instead is in a newer file.
+            assert verdict.name < newest
+            with topic.removal:
+                rewrite.remove(_log_of(topic).reader.files, topic.folder, [verdict.name.name])
+            self.files.forget(verdict.name)
+        return Shed(len(going), sum(verdict.facts.bytes for verdict in going), entries)
+
+    def _sync_groups(self) -> None:
+        """What they have acknowledged stays so: else a cut could give back what has no entry any more."""
+        groups = self._topic.groups
+        position = groups.all_written()
+        if isinstance(groups.log, Log):
+            try:
+                groups.log.wait(position, Level.SYNCED)
+            except LaminaError as error:
+                groups.undo_refused(error)
+                raise
+
+    def _trim(
+        self,
+        last: EntryId,
+        going: Sequence[Verdict],
+        state: State,
+        retention: Retention,
+        should_stop: Callable[[], bool],
+    ) -> tuple[int, int] | None:
+        """How many entries went that were alive, and the position; None: they may not go after all.
+
+        They are counted while others go on, who may trim meanwhile: then the difference is counted once more.
+        """
+        topic, files = self._topic, self.files
+        border = state.trimmed_to
+        entries = files.count(border, last, should_stop)
+        for left in range(_TRIES - 1, -1, -1):
+            with topic.lock:
+                topic.push()
+                if topic.state is not state or self._is_held(going, retention):
+                    return None  # what was deleted may have been given back, as the disk refused it
+                moved_to = state.trimmed_to
+                if moved_to == border or not left:
+                    return topic.let_go(last, entries - files.count(border, min(moved_to, last)))
+            entries -= files.count(border, min(moved_to, last))
+            border = moved_to
+        raise AssertionError("the last try returns")
+
+    def _is_held(self, going: Sequence[Verdict], retention: Retention) -> bool:
+        """Somebody came back, or went back, meanwhile."""
+        now, holders = self._topic.clock.now_ns(), self.holders()
+        return any(
+            verdict.reason != DEAD and one.holds(verdict.facts.last_id, verdict.facts.newest_ns, retention.hold_s, now)
+            for verdict in going
+            for one in holders
+        )
+
+
+def _log_of(topic: Topic) -> Log:
+    assert isinstance(topic.log, Log)
+    return topic.log

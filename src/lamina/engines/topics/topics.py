@@ -1,0 +1,242 @@
+"""All topics of a data folder, by name: one folder each, opened when they are first asked for.
+
+    topics/<name>/   20261115T061700.123456789Z.dat …   checkpoint   groups/…
+    topics/.gone-…   on its way out
+    topics/.lock     who writes here
+
+A topic is deleted or renamed by renaming its folder, in one step; what was deleted is removed later (``sweep``).
+Threads: every method is safe from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+from lamina.clock import Clock, SystemClock
+from lamina.engines.topics.topic import DEFAULT_OPTIONS, Topic
+from lamina.errors import BadName, LaminaError, from_os
+from lamina.log import lock
+from lamina.log.commit import Committer
+from lamina.log.files import Files, join
+from lamina.log.files.real import RealFiles
+from lamina.log.folders import folder_name, name_of
+from lamina.log.options import LogOptions
+from lamina.log.reserve import Reserve
+
+_GONE = ".gone-"
+LOCK, RESERVE = ".lock", ".reserve"
+"""Beside the topics, under names that none can have."""
+
+
+class Topics:
+    """Open it with ``Topics.open``."""
+
+    def __init__(
+        self,
+        folder: str,
+        options: LogOptions,
+        files: Files,
+        clock: Clock,
+        committer: Committer | None,
+        *,
+        threaded: bool,
+    ) -> None:
+        """Use ``Topics.open``."""
+        self.folder = folder
+        self.options = options
+        self.files = files
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.reserve: Reserve | None = None
+        self._committer = committer
+        self._threaded = threaded
+        self._opened: dict[bytes, Topic] = {}
+        try:
+            files.make_folder(folder)
+            self._held = lock.take(files, folder, LOCK)
+            listed = files.list(folder)
+        except OSError as error:
+            raise from_os(error, "open the folder", folder) from error
+        self._names = {name for name in map(name_of, listed) if name is not None and not self._is_plain_file(name)}
+        self._gone = [name for name in listed if name.startswith(_GONE)]
+
+    @classmethod
+    def open(
+        cls,
+        folder: str,
+        *,
+        options: LogOptions | None = None,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        committer: Committer | None = None,
+        threaded: bool = True,
+    ) -> Topics:
+        """Become the owner of all topics in ``folder``, making it if need be.
+
+        Raises: LogLocked if another process has them; DiskError.
+        """
+        return cls(
+            folder,
+            options or DEFAULT_OPTIONS,
+            files or RealFiles(),
+            clock or SystemClock(),
+            committer,
+            threaded=threaded,
+        )
+
+    def _is_plain_file(self, name: bytes) -> bool:
+        try:
+            self.files.list(self._folder_of(name))
+        except OSError:
+            return True
+        return False
+
+    # -- finding -----------------------------------------------------------------------------------------------------
+
+    def get(self, name: bytes) -> Topic | None:
+        """The topic, None if there is none. Raises: what opening a log does."""
+        topic = self._opened.get(name)
+        if topic is None:
+            if name not in self._names:
+                return None
+            topic = self._open(name)
+        return topic if topic.state.exists else None
+
+    def get_or_make(self, name: bytes) -> Topic:
+        """The topic; a new one exists from its first record on. Raises: BadName; what opening a log does."""
+        return self._opened.get(name) or self._open(name)
+
+    def _open(self, name: bytes) -> Topic:
+        with self.lock:
+            if name in self._opened:
+                return self._opened[name]
+            topic = Topic.open(
+                self._folder_of(name),
+                options=self.options,
+                files=self.files,
+                clock=self.clock,
+                committer=self._committer,
+                threaded=self._threaded,
+            )
+            topic.use_reserve(self.reserve)
+            self._names.add(name)
+            self._opened[name] = topic
+            return topic
+
+    def _folder_of(self, name: bytes) -> str:
+        return join(self.folder, folder_name(name))
+
+    def names(self) -> list[bytes]:
+        """Of all topics, sorted. Raises: what opening a log does."""
+        return [name for name in self.known() if self.get(name) is not None]
+
+    def known(self) -> list[bytes]:
+        """Names, sorted, also of such that were never written to: none is opened to find out."""
+        with self.lock:
+            return sorted(self._names)
+
+    def opened(self) -> Iterator[tuple[bytes, Topic]]:
+        """Those in use."""
+        return iter(list(self._opened.items()))
+
+    # -- whole topics ------------------------------------------------------------------------------------------------
+
+    def delete(self, name: bytes) -> bool:
+        """Delete a topic with its groups. False if there is none.
+
+        Durability: when it returns, it is gone for good. Raises: DiskError; then it may be there still.
+        """
+        with self.lock:
+            existed = self.get(name) is not None
+            if name in self._names:
+                self._let_go(name)
+                self._throw_away(folder_name(name))
+                self._names.discard(name)
+            return existed
+
+    def rename(self, old: bytes, new: bytes) -> None:
+        """Give topic ``old``, which exists, the name ``new``; a topic that had it is deleted.
+
+        Durability: when it returns, it is so for good. A power cut in between may leave ``old`` as it was with ``new``
+            already deleted. Raises: BadName; DiskError.
+        """
+        target = folder_name(new)
+        with self.lock:
+            if old == new:
+                return
+            self.delete(new)
+            self._let_go(old)
+            try:
+                self.files.rename_folder(self._folder_of(old), join(self.folder, target))
+            except OSError as error:
+                raise from_os(error, "rename the folder", self._folder_of(old)) from error
+            self._names.discard(old)
+            self._names.add(new)
+
+    def delete_all(self) -> None:
+        """Raises: DiskError; then some may be there still."""
+        with self.lock:
+            for name in list(self._names):
+                self.delete(name)
+
+    def _let_go(self, name: bytes) -> None:
+        """Close a topic. What of it was refused is told to those who wait for it."""
+        topic = self._opened.pop(name, None)
+        if topic is not None:
+            with suppress(LaminaError):
+                topic.close()
+            topic.tell_all()
+
+    def _throw_away(self, name: str) -> None:
+        number = self.clock.now_ns()
+        for _ in range(1000):
+            gone = f"{_GONE}{number}"
+            try:
+                self.files.rename_folder(join(self.folder, name), join(self.folder, gone))
+            except FileExistsError:
+                number += 1
+                continue
+            except FileNotFoundError:  # it was never written to
+                return
+            except OSError as error:
+                raise from_os(error, "delete the folder", join(self.folder, name)) from error
+            self._gone.append(gone)
+            return
+
+    def sweep(self) -> None:
+        """Give back the room of what was deleted. Raises: DiskError."""
+        while self._gone:
+            gone = self._gone[-1]
+            folder = join(self.folder, gone)
+            try:
+                with suppress(FileNotFoundError):
+                    self.files.remove_folder(folder)
+            except OSError as error:
+                raise from_os(error, "remove the folder", folder) from error
+            self._gone.remove(gone)
+
+    def close(self) -> None:
+        """Write and sync everything. Raises: the first error, after all was closed."""
+        errors: list[LaminaError] = []
+        with self.lock:
+            for name in list(self._opened):
+                try:
+                    self._opened.pop(name).close()
+                except LaminaError as error:
+                    errors.append(error)
+            with suppress(LaminaError):
+                self.sweep()
+            self._held.release()
+        if errors:
+            raise errors[0]
+
+
+def is_possible(name: bytes) -> bool:
+    """A topic can have this name."""
+    try:
+        folder_name(name)
+    except BadName:
+        return False
+    return True

@@ -1,0 +1,105 @@
+"""The compiled functions about entries do what the Python ones say, with anything that is or is not an entry."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lamina.engines.topics as package
+import lamina.server.resp as resp_package
+from lamina.engines.topics import entries as compiled
+from lamina.engines.topics import ids
+from lamina.engines.topics.codec import BadRecord, encode_set, encode_trimmed
+from lamina.server.resp import entry_replies as compiled_replies
+from pure import load_pure
+
+pytestmark = pytest.mark.skipif(
+    not (package.IS_COMPILED and resp_package.IS_COMPILED), reason="the compiled twins are not built here"
+)
+
+
+plain = load_pure(package, "entries")
+plain_replies = load_pure(resp_package, "entry_replies")
+
+some_ids = st.one_of(
+    st.integers(0, (1 << 128) - 1),
+    st.builds(ids.make, st.integers(0, 1 << 20), st.integers(0, 300)),
+).map(ids.EntryId)
+words = st.one_of(st.binary(max_size=20), st.sampled_from([b"x" * 255, b"x" * 256, b"y" * 65536]))
+fields = st.lists(words, max_size=20)
+records = st.builds(plain.encode, some_ids, fields)
+others = st.one_of(
+    st.builds(encode_trimmed, some_ids, st.integers(0, 1 << 40)),
+    st.builds(encode_set, some_ids, st.integers(0, 1 << 40), some_ids),
+)
+
+
+@st.composite
+def spoiled(draw: st.DrawFn) -> bytes:
+    """A record with a byte changed, cut, or put in."""
+    record = bytearray(draw(records))
+    at = draw(st.integers(0, len(record) - 1))
+    how = draw(st.sampled_from(["change", "cut", "put"]))
+    if how == "change":
+        record[at] = draw(st.integers(0, 255))
+    elif how == "cut":
+        del record[at:]
+    else:
+        record.insert(at, draw(st.integers(0, 255)))
+    return bytes(record)
+
+
+def outcome(function: Any, *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except BadRecord:
+        return BadRecord
+
+
+def test_the_two_are_two() -> None:
+    assert plain.__file__ != compiled.__file__ and plain_replies.__file__ != compiled_replies.__file__
+
+
+@given(some_ids, fields)
+def test_an_entry_is_written_and_read_the_same(id: ids.EntryId, words: list[bytes]) -> None:
+    record = compiled.encode(id, words)
+    assert record == plain.encode(id, words) == compiled.encode(id, tuple(words))
+    assert compiled.decode(record) == (id, words)
+    assert compiled.entry_id(record) == id
+    assert compiled.show(id) == plain.show(id)
+    assert compiled_replies.show_id(id) == plain_replies.show_id(id)
+
+
+@given(st.one_of(records, others, spoiled(), st.binary(max_size=30)))
+def test_what_is_no_entry_is_refused_by_both(record: bytes) -> None:
+    for name in ("decode", "entry_id"):
+        assert outcome(getattr(compiled, name), record) == outcome(getattr(plain, name), record)
+    shown = outcome(compiled_replies.show_all, [record])
+    assert shown == outcome(plain_replies.show_all, [record])
+
+
+@given(st.lists(records, max_size=8), st.lists(some_ids, max_size=8))
+def test_answers_are_the_same(payloads: list[bytes], found: list[ids.EntryId]) -> None:
+    assert compiled_replies.show_all(payloads) == plain_replies.show_all(payloads)
+    assert compiled_replies.show_ids(found) == plain_replies.show_ids(found)
+
+
+@given(
+    st.lists(st.one_of(records, others, spoiled()), max_size=12),
+    some_ids,
+    some_ids,
+    st.integers(0, 14),
+    st.sampled_from([None, lambda number: number % 2 == 0]),
+)
+def test_the_same_are_picked(payloads: list[bytes], start: ids.EntryId, end: ids.EntryId, most: int, has: Any) -> None:
+    offsets, lengths, data = array("q"), array("q"), bytearray(b"--")
+    for payload in payloads:
+        offsets.append(len(data))
+        lengths.append(len(payload))
+        data += payload + b"-"
+    words = (memoryview(data), offsets, lengths, start, end, most, has)
+    assert outcome(compiled.pick, *words) == outcome(plain.pick, *words)
