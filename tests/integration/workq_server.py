@@ -46,7 +46,7 @@ class Server:
         self, folder: Path | None = None, *flags: object, command: str = "workq-server", files: int | None = None
     ) -> None:
         """``files``: how many file handles the process may have."""
-        words = [command, "--listen" if command == "workq-server" else "--workq", f"{HOST}:0"]
+        words = [command, *(("--listen",) if command == "workq-server" else ("--resp", "off", "--workq")), f"{HOST}:0"]
         if folder is not None:
             words += ["--cmdlog-path" if command == "workq-server" else "--data", str(folder)]
         self._words = [str(LAMINA), *words, *map(str, flags)]

@@ -36,7 +36,7 @@ class Server:
 
     def __enter__(self) -> Server:
         command = [sys.executable, "-m", "lamina", "serve", "--data", str(self._data)]
-        command += ["--workq", "127.0.0.1:0", "--sync", "always"]
+        command += ["--workq", "127.0.0.1:0", "--resp", "off", "--sync", "always"]
         pipe = subprocess.PIPE
         try:
             with undisturbed():

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Final
 
 from lamina._version import VERSION
-from lamina.errors import BadJob, BadOption, Corruption, LaminaError
+from lamina.errors import BadJob, BadOption, BadTopic, Corruption, GroupExists, LaminaError, NoGroup
 
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -37,6 +37,7 @@ def _run() -> int:
     from lamina.cli.jobs import jobs
     from lamina.cli.log import log
     from lamina.cli.serve import serve, workq_server
+    from lamina.cli.topics import topics
 
     @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
     @click.version_option(VERSION, prog_name="lamina")
@@ -47,7 +48,7 @@ def _run() -> int:
         repaired, 6 damage is left.
         """
 
-    for command in (demo, jobs, log, serve, workq_server):
+    for command in (demo, jobs, log, serve, topics, workq_server):
         lamina.add_command(command)
     try:
         result = lamina.main(standalone_mode=False, prog_name="lamina")
@@ -76,7 +77,8 @@ def _show(error: LaminaError) -> int:
         err.print(f"  {error.hint}", markup=False)
     if isinstance(error, Corruption):
         return EXIT_DAMAGE
-    return EXIT_USAGE if isinstance(error, BadOption | BadJob) else EXIT_ERROR
+    is_usage = isinstance(error, BadOption | BadJob | BadTopic) and not isinstance(error, NoGroup | GroupExists)
+    return EXIT_USAGE if is_usage else EXIT_ERROR
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +14,11 @@ from lamina.log.reserve import SIZE
 from lamina.log.sync import ALWAYS, OS, Sync, interval
 from lamina.log.sync import parse as parse_sync
 
+if TYPE_CHECKING:
+    from lamina.server.app import Address
+
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_OFF = "off"
 
 
 def _say(line: str) -> None:
@@ -24,8 +29,13 @@ def _say(line: str) -> None:
 
 @click.command()
 @click.option("--data", metavar="DIR", required=True, type=click.Path(file_okay=False), help="The data folder.")
-@click.option("--workq", metavar="HOST:PORT", default="127.0.0.1:9922", show_default=True, help="Where jobs listen.")
-@click.option("--sync", default="interval", show_default=True, help="always, os, interval or interval:MS, for jobs.")
+@click.option(
+    "--workq", metavar="HOST:PORT", default="127.0.0.1:9922", show_default=True, help="Where jobs listen, or off."
+)
+@click.option(
+    "--resp", metavar="HOST:PORT", default="127.0.0.1:6380", show_default=True, help="Where topics listen, or off."
+)
+@click.option("--sync", default="interval", show_default=True, help="always, os, interval or interval:MS.")
 @click.option("--segment-bytes", default=LogOptions().segment_bytes, show_default=True, help="When a new file starts.")
 @click.option("--clean-ms", default=300_000, show_default=True, help="How often old segments are cleaned.")
 @click.option("--max-connections", default=10_000, show_default=True, help="More are told so and closed.")
@@ -36,29 +46,65 @@ def _say(line: str) -> None:
     show_default=True,
     help="Room kept for a full disk, 0: none.",
 )
+@click.option(
+    "--retain",
+    multiple=True,
+    metavar="PATTERN=LIMITS",
+    help="What is kept of topics: 'logs.*=age:7d,bytes:10GiB'. Several times: the first that fits counts.",
+)
+@click.option(
+    "--idle-s",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Hang up on Redis clients that are silent for so long, 0: never.",
+)
+@click.option(
+    "--password", envvar="LAMINA_PASSWORD", help="What Redis clients have to know (AUTH). Better in LAMINA_PASSWORD."
+)
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine without authentication.")
 def serve(
     data: str,
     workq: str,
+    resp: str,
     sync: str,
     segment_bytes: int,
     clean_ms: int,
     max_connections: int,
     reserve_bytes: int,
+    retain: tuple[str, ...],
+    idle_s: int,
+    password: str | None,
     insecure: bool,
 ) -> None:
-    """Serve the jobs of a data folder until SIGTERM or Ctrl-C.
+    """Serve the jobs and the topics of a data folder until SIGTERM or Ctrl-C.
 
     Every answer says that its change is as safe as --sync promises. A killed server loses nothing it answered.
     """
-    from lamina.server.app import Address, Settings
+    from lamina.server.app import JobSettings, Settings, TopicSettings
     from lamina.server.app import serve as run
 
-    address = Address.parse(workq)
-    _check_address(address.host, str(address), insecure=insecure)
     options = LogOptions(sync=parse_sync(sync), segment_bytes=_segment(segment_bytes))
-    folder, clean_every = str(Path(data) / "jobs"), _positive("--clean-ms", clean_ms)
-    run(Settings(address, folder, options, clean_every, max_connections, reserve_bytes), _say)
+    jobs = topics = None
+    if workq != _OFF:
+        jobs = JobSettings(
+            at=_address(workq, insecure=insecure),
+            folder=str(Path(data) / "jobs"),
+            log=options,
+            clean_ms=_positive("--clean-ms", clean_ms),
+            reserve_bytes=reserve_bytes,
+        )
+    if resp != _OFF:
+        topics = TopicSettings(
+            at=_address(resp, insecure=insecure or bool(password)),
+            folder=str(Path(data) / "topics"),
+            log=options,
+            reserve_bytes=reserve_bytes,
+            retain=retain,
+            password=password or None,
+            idle_s=idle_s,
+        )
+    run(Settings(jobs=jobs, topics=topics, max_connections=_positive("--max-connections", max_connections)), _say)
 
 
 @click.command("workq-server")
@@ -90,23 +136,27 @@ def workq_server(
 
     Flags take one dash or two. POLICY is interval, os or always.
     """
-    from lamina.server.app import Address, Settings
+    from lamina.server.app import JobSettings, Settings
     from lamina.server.app import serve as run
 
     segment = _segment(cmdlog_seg_size) if cmdlog_seg_size else LogOptions().segment_bytes
     options = LogOptions(sync=_workq_sync(cmdlog_sync, cmdlog_sync_int), segment_bytes=segment)
     clean_ms = _positive("-cmdlog-clean-int", cmdlog_clean_int)
-    address = Address.parse(listen)
-    _check_address(address.host, str(address), insecure=insecure)
-    run(Settings(address, cmdlog_path or None, options, clean_ms), _say)
+    address = _address(listen, insecure=insecure)
+    run(Settings(jobs=JobSettings(at=address, folder=cmdlog_path or None, log=options, clean_ms=clean_ms)), _say)
 
 
-def _check_address(host: str, shown: str, *, insecure: bool) -> None:
-    if host not in _LOOPBACK and not insecure:
+def _address(text: str, *, insecure: bool) -> Address:
+    """Raises: BadOption for one that is open to other machines unless that is wanted."""
+    from lamina.server.app import Address
+
+    address = Address.parse(text)
+    if address.host not in _LOOPBACK and not insecure:
         raise BadOption(
-            f"{shown} is open to other machines and there is no authentication",
+            f"{address} is open to other machines and there is no authentication",
             hint="listen on 127.0.0.1, or say --insecure if the network is yours",
         )
+    return address
 
 
 def _workq_sync(policy: str, every_ms: int) -> Sync:

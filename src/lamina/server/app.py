@@ -1,4 +1,4 @@
-"""A server's life: open the engine, open the doors, wait for the signal, let everything out in order."""
+"""A server's life: open the engines, open the doors, wait for the signal, let everything out in order."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import gc
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
-from lamina.engines.jobs.engine import JobEngine
-from lamina.engines.jobs.upkeep import Upkeep
 from lamina.errors import BadOption, DiskError
 from lamina.log.files import join
-from lamina.log.naming import RESERVE
 from lamina.log.options import LogOptions
 from lamina.log.reserve import SIZE, Reserve
-from lamina.server.workq.door import WorkqDoor
 
-_OWN_HANDLES = 32  # for log files, the loop and what else is open
+_OWN_HANDLES = 2000  # for log files, two for each topic in use, the loop and what else is open
+_FEWEST_HANDLES = 32
 _BACKLOG = 100  # more makes asyncio's accept loop spin when file handles run out
 
 
@@ -43,59 +42,170 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """The workq door and what is behind it."""
+
+    at: Address
+    folder: str | None
+    """None: jobs are kept in memory only."""
+    log: LogOptions
+    clean_ms: int = 300_000
+    reserve_bytes: int = SIZE
+    """Room that is kept for a full disk; 0: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """The RESP door and what is behind it."""
+
+    at: Address
+    folder: str
+    log: LogOptions
+    reserve_bytes: int = SIZE
+    password: str | None = None
+    retain: tuple[str, ...] = ()
+    """What to keep, as ``PATTERN=LIMITS`` (engines/topics/retention.py): the first that fits a topic counts."""
+    idle_s: int = 0
+    """Seconds after which a silent client is hung up on; 0: never."""
+    max_bulk: int = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What to serve, and where."""
 
-    workq: Address
-    jobs_folder: str | None
-    """None: jobs are kept in memory only."""
-    jobs_log: LogOptions
-    clean_ms: int = 300_000
+    jobs: JobSettings | None = None
+    topics: TopicSettings | None = None
     max_connections: int = 10_000
-    reserve_bytes: int = SIZE
-    """Room that is kept for a full disk; 0: none."""
+    """Of each door."""
+
+
+class Door(Protocol):
+    """Makes a protocol for each connection."""
+
+    def __call__(self) -> asyncio.Protocol: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _House:
+    """An engine that is open, and how to open its door."""
+
+    door: str
+    where: Address
+    kept: str
+    """Where its data is, and how safe."""
+    open_door: Callable[[int], Door]
+    """Given how many connections it may have, on the loop."""
 
 
 def serve(settings: Settings, say: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. ``say`` gets one line when the doors are open.
 
-    Durability: an orderly stop syncs everything. Raises: what opening the jobs does; DiskError if a door cannot open.
+    Durability: an orderly stop syncs everything.
+    Raises: BadOption if there is nothing to serve; what opening the engines does; DiskError if a door cannot open.
     """
-    engine = JobEngine.open(settings.jobs_folder, options=settings.jobs_log)
+    with ExitStack() as opened:
+        houses: list[_House] = []
+        if settings.jobs is not None:
+            houses.append(opened.enter_context(_jobs(settings.jobs)))
+        if settings.topics is not None:
+            houses.append(opened.enter_context(_topics(settings.topics)))
+        if not houses:
+            raise BadOption("there is no door to open", hint="leave --workq or --resp on")
+        _spare_the_collector()
+        _runner()(_serve(houses, settings.max_connections, say))
+
+
+@contextmanager
+def _jobs(settings: JobSettings) -> Iterator[_House]:
+    from lamina.engines.jobs.engine import JobEngine
+    from lamina.engines.jobs.upkeep import Upkeep
+    from lamina.log.naming import RESERVE
+    from lamina.server.workq.door import WorkqDoor
+
+    engine = JobEngine.open(settings.folder, options=settings.log)
     upkeep = Upkeep(engine, clean_ms=settings.clean_ms)
     try:
-        if settings.jobs_folder is not None and settings.reserve_bytes:
-            engine.reserve = Reserve(
-                engine.files, join(settings.jobs_folder, RESERVE), engine.clock, settings.reserve_bytes
-            )
+        if settings.folder is not None and settings.reserve_bytes:
+            path = join(settings.folder, RESERVE)
+            engine.reserve = Reserve(engine.files, path, engine.clock, settings.reserve_bytes)
         upkeep.start()
-        _spare_the_collector()
-        _runner()(_serve(engine, settings, say))
+        kept = f"jobs in {settings.folder or 'memory only'}, sync {settings.log.sync}"
+        yield _House("workq", settings.at, kept, lambda most: WorkqDoor(engine, max_connections=most))
     finally:
         upkeep.stop()
         upkeep.checkpoint_at_stop()
         engine.close()
 
 
-async def _serve(engine: JobEngine, settings: Settings, say: Callable[[str], None]) -> None:
+@contextmanager
+def _topics(settings: TopicSettings) -> Iterator[_House]:
+    from lamina.engines.topics.retention import Retentions
+    from lamina.engines.topics.topics import RESERVE, Topics
+    from lamina.engines.topics.upkeep import Upkeep
+    from lamina.log.commit import Committer
+    from lamina.server.resp.door import RespDoor
+    from lamina.server.resp.session import House
+    from lamina.server.resp.settings import Settings as Shown
+
+    retentions = Retentions.parse(settings.retain)
+    committer = Committer()
+    topics = Topics.open(settings.folder, options=settings.log, committer=committer)
+    upkeep = Upkeep(topics, retentions)
+    try:
+        if settings.reserve_bytes:
+            path = join(settings.folder, RESERVE)
+            topics.reserve = Reserve(topics.files, path, topics.clock, settings.reserve_bytes)
+        upkeep.start()
+
+        def open_door(most: int) -> Door:
+            shown = Shown(
+                sync=str(settings.log.sync),
+                max_connections=most,
+                max_bulk=settings.max_bulk,
+                idle_s=settings.idle_s,
+                folder=settings.folder,
+            )
+            password = settings.password.encode() if settings.password is not None else None
+            return RespDoor(House(topics, topics.clock, shown, password=password))
+
+        yield _House("resp", settings.at, f"topics in {settings.folder}, sync {settings.log.sync}", open_door)
+    finally:
+        upkeep.stop()
+        topics.close()
+        committer.stop()
+
+
+async def _serve(houses: list[_House], max_connections: int, say: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    door = WorkqDoor(engine, max_connections=_connections(settings.max_connections))
-    where = settings.workq
+    most = _connections(max_connections, len(houses))
+    async with contextlib.AsyncExitStack() as opened:
+        shown = []
+        for house in houses:
+            port = await opened.enter_async_context(_listening(house.open_door(most), house.where))
+            shown.append(f"{house.door} on {Address(house.where.host or '*', port)}")
+        say(f"lamina: {', '.join(shown)}, {', '.join(house.kept for house in houses)}")
+        await stopped.wait()
+
+
+@contextlib.asynccontextmanager
+async def _listening(door: Door, where: Address) -> AsyncIterator[int]:
+    """Gives the port."""
+    loop = asyncio.get_running_loop()
     try:
         listener = await loop.create_server(door, where.host or None, where.port, backlog=_BACKLOG)
     except OSError as error:
         raise DiskError(
             f"{where}: cannot listen: {error.strerror or error}", hint="is another server running there?"
         ) from error
-    port = listener.sockets[0].getsockname()[1]
-    kept = settings.jobs_folder or "memory only"
-    say(f"lamina: workq on {Address(where.host or '*', port)}, jobs in {kept}, sync {settings.jobs_log.sync}")
     try:
-        await stopped.wait()
+        yield listener.sockets[0].getsockname()[1]
     finally:
         listener.close()
         await door.close()
@@ -103,14 +213,15 @@ async def _serve(engine: JobEngine, settings: Settings, say: Callable[[str], Non
             await asyncio.wait_for(listener.wait_closed(), 1)
 
 
-def _connections(wanted: int) -> int:
-    """As many as file handles allow: those of the log must not run out because clients took them all."""
+def _connections(wanted: int, doors: int) -> int:
+    """For each door as many as file handles allow: those of the logs must not run out because clients took them all."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _OWN_HANDLES
+    needed = wanted * doors + _OWN_HANDLES
     if soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    allowed = max(min(wanted, soft - _OWN_HANDLES), 1)
+    own = min(_OWN_HANDLES, max(soft // 2, _FEWEST_HANDLES))
+    allowed = max(min(wanted, (soft - own) // doors), 1)
     if allowed < wanted:
         why = f"only {soft} file handles are allowed (ulimit -n)"
         sys.stderr.write(f"lamina: {allowed} connections at most, not {wanted}: {why}\n")

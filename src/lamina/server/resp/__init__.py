@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from lamina.twins import stand_in
 
-IS_COMPILED = stand_in(__name__, "protocol")
+IS_COMPILED = stand_in(
+    __name__,
+    *("protocol", "entry_replies", "replies", "session", "dispatch", "runs", "stream_adding", "stream_reading"),
+    *("answers", "waiting", "door"),
+)

@@ -1,0 +1,185 @@
+"""Where the topics of a command are: behind a server, or in a folder that no server has open."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from lamina.errors import BadOption, BadTopic, LogLocked, from_os
+from lamina.units import parse_time
+
+if TYPE_CHECKING:
+    from lamina.client.topics import TopicClient
+    from lamina.engines.topics.api import TopicFolder
+    from lamina.engines.topics.messages import Message, Publishable
+    from lamina.engines.topics.views import GroupView, Reset, TopicView
+    from lamina.engines.topics.why import WhyReport
+
+SERVER: Final = "127.0.0.1:6380"
+_TIMEOUT_S: Final = 30
+_ID: Final = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII).fullmatch
+_FOLDER_ONLY: Final = "give --data DIR, of a folder that no server has open"
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def where(command: _Function) -> _Function:
+    """The options that every command has."""
+    command = click.option(
+        "--password",
+        metavar="TEXT",
+        envvar="LAMINA_PASSWORD",
+        help="Of the server. Better in the environment: LAMINA_PASSWORD.",
+    )(command)
+    command = click.option(
+        "--data", metavar="DIR", type=click.Path(), help="A data folder that no server has open, instead of a server."
+    )(command)
+    return click.option("--server", metavar="HOST:PORT", help=f"The server to ask.  [default: {SERVER}]")(command)
+
+
+class FolderPlace:
+    """Topics of a data folder, which this process has for itself."""
+
+    def __init__(self, topics: TopicFolder) -> None:
+        self._topics = topics
+
+    def names(self) -> list[str]:
+        return self._topics.names()
+
+    def stats(self, name: str) -> TopicView:
+        return self._topics.topic(name).stats()
+
+    def publish(self, name: str, message: Publishable, id: str | None = None) -> str:
+        return self._topics.topic(name).publish(message, id=id)
+
+    def publish_many(self, name: str, messages: Sequence[Publishable]) -> list[str]:
+        return self._topics.topic(name).publish_many(messages)
+
+    def read(self, name: str, since: str | None, last: int | None) -> Iterator[Message]:
+        return self._topics.topic(name).read(since=since, last=last)
+
+    def follow(self, name: str, after: str) -> Iterator[Message]:
+        raise BadOption("nobody else can publish to a folder that is open here", hint="-f follows a server: --server")
+
+    def groups(self, name: str) -> list[GroupView]:
+        return self._topics.topic(name).groups()
+
+    def reset(self, name: str, group: str, to: str, *, dry_run: bool) -> Reset:
+        return self._topics.topic(name).reset(group, to, dry_run=dry_run)
+
+    def why(self, name: str, retention: str) -> WhyReport:
+        from lamina.engines.topics.retention import parse
+        from lamina.engines.topics.why import why
+
+        limits = parse(retention)
+        topic = self._topics.topic(name).find()
+        if topic is None:
+            raise no_topic(name)
+        return why(topic, limits, self._topics.clock.now_ns())
+
+
+class ServerPlace:
+    """Topics of a server."""
+
+    def __init__(self, client: TopicClient) -> None:
+        self._client = client
+        self.names, self.stats, self.groups = client.names, client.stats, client.groups
+        self.read, self.follow, self.reset = client.read, client.follow, client.reset
+        self.publish_many = client.publish_many
+
+    def publish(self, name: str, message: Publishable, id: str | None = None) -> str:
+        return self._client.publish(name, message, id=id)
+
+    def why(self, name: str, retention: str) -> WhyReport:
+        raise BadOption("a server does not tell why its topics are as large as they are", hint=_FOLDER_ONLY)
+
+
+Place = FolderPlace | ServerPlace
+
+
+@contextmanager
+def topics_at(server: str | None, data: str | None, password: str | None, *, makes: bool = False) -> Iterator[Place]:
+    """The topics of the server or of the folder, which is made if it ``makes`` one.
+
+    Raises: BadOption; LogLocked if a server has the folder; what opening it does. A server is called at the first use.
+    """
+    if server is not None and data is not None:
+        raise BadOption("--server and --data exclude each other", hint="a running server has its folder for itself")
+    if data is not None:
+        yield from _opened(data, makes)
+        return
+    from lamina.client.resp import RespClient
+    from lamina.client.topics import TopicClient
+    from lamina.server.app import Address
+
+    address = Address.parse(server or SERVER)
+    client = RespClient(address.host or "127.0.0.1", address.port, password=password, timeout=_TIMEOUT_S)
+    with client:
+        yield ServerPlace(TopicClient(client))
+
+
+def _opened(data: str, makes: bool) -> Iterator[Place]:
+    from lamina.data import open as open_data
+
+    _check_folder(data, makes)
+    with open_data(data) as folder:
+        try:
+            topics = folder.topics
+        except LogLocked as error:
+            hint = "a server has it open: give --server HOST:PORT instead of --data, or stop it first"
+            raise LogLocked(error.message, hint=hint, **error.facts) from error
+        yield FolderPlace(topics)
+
+
+def _check_folder(data: str, makes: bool) -> None:
+    """Looking for topics in the wrong place must not make a folder there."""
+    path = Path(data)
+    try:
+        if (path / "topics").is_dir():
+            return
+        names = os.listdir(path)
+    except FileNotFoundError as error:
+        if makes:
+            return
+        raise from_os(error, "open the data folder", data) from error
+    except OSError as error:
+        raise from_os(error, "open the data folder", data) from error
+    if any(name.endswith((".log", ".dat")) for name in names):
+        parent = f": give {path.parent}" if path.name == "topics" else ""
+        raise BadOption(
+            f"{data} is a folder of log files, not a data folder", hint=f"its topics would be in topics/{parent}"
+        )
+    if not makes:
+        raise BadOption(
+            f"{data} holds no topics", hint="they would be in its folder topics/, made by the first publish"
+        )
+
+
+def no_topic(name: str) -> BadTopic:
+    return BadTopic(f"there is no topic {name}", hint='"lamina topics ls" shows them')
+
+
+def check_topic(place: Place, name: str) -> TopicView:
+    """Raises: BadTopic if there is no such topic."""
+    stats = place.stats(name)
+    if not stats.added and not stats.groups and stats.last_id is None and name not in place.names():
+        raise no_topic(name)
+    return stats
+
+
+def to_moment(text: str) -> str:
+    """An id, from an id or from a time as people write it; "start" and "end" stay. Raises: BadOption."""
+    from lamina.engines.topics.messages import END, START
+
+    if text in (START, END) or _ID(text):
+        return text
+    try:
+        return f"{max(parse_time(text), 0) // 1_000_000}-0"
+    except BadOption as error:
+        raise BadOption(error.message, hint=f"{error.hint}; or an id, such as 1700000000123-0") from error

@@ -1,0 +1,164 @@
+"""Answers go out when what they say is as safe as the policy promises, for many logs at once.
+
+In each turn of the loop connections report that they have something to say; behind the turn the records of all of them
+are written, log by log, and those answers go out that rest on nothing more. The others wait for the commit thread, each
+connection's in order. An answer that rests on a record which the disk refused becomes an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from lamina.engines.logged import Logged
+from lamina.errors import LaminaError
+from lamina.log.positions import Position
+from lamina.log.sync import Level
+from lamina.log.writer import Log
+from lamina.server.resp import replies
+from lamina.server.resp.dispatch import text_of
+from lamina.server.resp.runs import Added
+from lamina.server.resp.session import Mark
+
+if TYPE_CHECKING:
+    from lamina.server.resp.door import Connection
+
+Needs = dict[Logged, int]
+"""How far each log has to be."""
+Rest = list[Mark] | Added
+"""What an answer rests on; or the run of which it holds all answers."""
+_Held = tuple["Connection", list[bytes], list[Rest], Needs, bool]
+"""The last: each answer is to be held against the log."""
+
+
+class Answers:
+    """Of all connections of a door."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._speaking: dict[Connection, None] = {}
+        self._is_scheduled = False
+        self._held: deque[_Held] = deque()
+        self._release: asyncio.Task[None] | None = None
+        self._rebuilds: dict[Logged, int] = {}  # of each engine, when its answers were last known to be true
+
+    def flush_soon(self, connection: Connection | None = None) -> None:
+        """Behind this turn of the loop, write and answer."""
+        if connection is not None:
+            self._speaking[connection] = None
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        speaking, self._speaking = self._speaking, {}
+        dirty = {engine: None for connection in speaking for engine in connection.needs}
+        unsafe = {engine for engine in dirty if not _write(engine)}
+        must_check = self._were_rebuilt(dirty)
+        for connection in speaking:
+            needs = connection.needs
+            if needs:
+                connection.needs = {}
+            if not connection.held and (not needs or not (must_check or _need(needs, unsafe))):
+                self._send(connection, connection.taken()[0])
+            else:
+                connection.held += 1
+                self._held.append((connection, *connection.taken(), needs, must_check))
+        if self._held and self._release is None:
+            self._release = self._loop.create_task(self._release_held())
+
+    def _were_rebuilt(self, engines: Iterable[Logged]) -> bool:
+        """Records were refused since the last look: answers may have been made from a state that has them."""
+        found = False
+        for engine in engines:
+            if engine.rebuilds != self._rebuilds.get(engine, 0):
+                self._rebuilds[engine] = engine.rebuilds
+                found = True
+        return found
+
+    def _send(self, connection: Connection, out: list[bytes]) -> None:
+        transport = connection.transport
+        if transport is None:
+            return
+        if out:
+            data = b"".join(out) if len(out) > 1 else out[0]
+            if data:
+                transport.write(data)
+        if connection.is_done() and not connection.out and not connection.held:
+            connection.leave()
+
+    # -- by the commit thread ------------------------------------------------------------------------------------
+
+    async def _release_held(self) -> None:
+        """Send what is held, in order, as the logs come along."""
+        try:
+            while self._held:
+                count = len(self._held)
+                needs: Needs = {}
+                for held in self._held:
+                    for engine, position in held[3].items():
+                        needs[engine] = max(position, needs.get(engine, 0))
+                done = await asyncio.gather(
+                    *(engine.settled(position) for engine, position in needs.items()), return_exceptions=True
+                )
+                must_check = self._were_rebuilt(needs) or any(result is not None for result in done)
+                for _ in range(count):
+                    connection, out, marks, _, is_doubtful = self._held.popleft()
+                    if must_check or is_doubtful:
+                        out = [await _checked(*answer) for answer in zip(out, marks, strict=True)]
+                    connection.held -= 1
+                    self._send(connection, out)
+        finally:
+            self._release = None
+
+    async def all_settled(self) -> None:
+        """Everything that was said so far has gone out."""
+        self._flush()
+        while self._release is not None:
+            await asyncio.wait([self._release])
+
+
+def _write(engine: Logged) -> bool:
+    """Have its records written now, where that does not wait for the disk. True: all it has is as safe as promised."""
+    try:
+        engine.push()
+    except Exception:  # out of memory, say: none of the answers may be dropped, or sent unchecked
+        return False
+    log = engine.log
+    if not isinstance(log, Log):
+        return True
+    if log.failure is not None or log.is_broken_off:
+        return False
+    if log.options.sync.level is Level.SYNCED:
+        return log.position <= log.synced
+    return log.position <= log.written or (log.try_round() and log.position <= log.written)
+
+
+def _need(needs: Needs, unsafe: set[Logged]) -> bool:
+    """Something of it is not safe yet."""
+    if not unsafe:
+        return False
+    for engine, position in needs.items():
+        if engine in unsafe:
+            log = engine.log
+            if not isinstance(log, Log) or log.failure is not None or log.is_broken_off:
+                return True
+            if position > (log.synced if log.options.sync.level is Level.SYNCED else log.written):
+                return True
+    return False
+
+
+async def _checked(reply: bytes, marks: Rest) -> bytes:
+    """The reply if its records are in the logs, else why one is not."""
+    if isinstance(marks, Added):
+        return b"".join([await _checked(*answer) for answer in marks.answers()])
+    for engine, position in marks:
+        if isinstance(engine.log, Log):
+            try:
+                await engine.log.reached(Position(position))
+            except LaminaError as error:
+                return replies.error(text_of(error))
+    return reply

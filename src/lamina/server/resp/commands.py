@@ -1,0 +1,26 @@
+"""All commands of the RESP door, by name in small letters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lamina.server.resp import (
+    connection_commands,
+    group_commands,
+    key_commands,
+    server_commands,
+    stream_commands,
+    transactions,
+    waitaof,
+)
+from lamina.server.resp.dispatch import Handler
+
+COMMANDS: Final[dict[bytes, Handler]] = {
+    **connection_commands.COMMANDS,
+    **server_commands.COMMANDS,
+    **transactions.COMMANDS,
+    **key_commands.COMMANDS,
+    **stream_commands.COMMANDS,
+    **group_commands.COMMANDS,
+    **waitaof.COMMANDS,
+}

@@ -1,0 +1,95 @@
+"""From the words of a command to its answer: who may run it, with how many words, now or in a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from lamina.errors import BadName, BadTopic, GroupExists, InputError, LaminaError, NoGroup
+from lamina.server.resp import replies
+from lamina.server.resp.session import Args, Refusal, Session, Wait
+from lamina.server.resp.table import FACTS, Facts
+
+Handler: TypeAlias = Callable[[Session, Args], "bytes | Wait"]
+
+_SHOWN = 128  # bytes of an unknown command, and of its arguments, that are told
+_BEFORE_AUTH = frozenset((b"auth", b"hello", b"quit", b"reset"))
+_NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
+
+_BY_NAME = {name: facts for facts in FACTS.values() for name in (facts.name, facts.name.upper())}
+
+HANDLERS: dict[bytes, Handler] = {}
+"""By name in small letters; ``xgroup|create`` for a command that has others below it."""
+
+
+def run(session: Session, args: Args) -> bytes | Wait:
+    """Run a command, or put it behind MULTI. What it rests on is in ``session.marks``, which the caller takes."""
+    try:
+        facts, handler = find(args)
+        if not session.is_known and facts.name not in _BEFORE_AUTH:
+            raise Refusal("NOAUTH Authentication required.")
+        if session.queue is not None and facts.name not in _NOT_QUEUED:
+            if b"no_multi" in facts.flags:
+                raise Refusal("ERR Command not allowed inside a transaction")
+            session.queue.append(args)
+            return replies.QUEUED
+    except Refusal as problem:
+        if args[0].lower() == b"exec":  # it ends the transaction all the same
+            session.forget_transaction()
+            reason = problem.text.partition(b" ")[2]
+            return replies.error(b"EXECABORT Transaction discarded because of: " + reason)
+        session.is_spoiled = session.queue is not None
+        return replies.error(problem.text)
+    return call(session, handler, args)
+
+
+def call(session: Session, handler: Handler, args: Args) -> bytes | Wait:
+    """Its answer, or the error it has for one."""
+    try:
+        return handler(session, args)
+    except (Refusal, LaminaError) as problem:
+        return replies.error(text_of(problem))
+
+
+def find(args: Args) -> tuple[Facts, Handler]:
+    """Raises: Refusal for a command that is not known, or not with so many words."""
+    facts = _BY_NAME.get(args[0]) or FACTS.get(args[0].lower())
+    if facts is None:
+        raise Refusal(_unknown(args))
+    if facts.subcommands and len(args) > 1:
+        below = facts.subcommands.get(args[1].lower())
+        if below is None:
+            name = args[1][:_SHOWN]
+            raise Refusal(b"ERR unknown subcommand '%b'. Try %b HELP." % (name, facts.name.upper()))
+        facts = below
+    if len(args) != facts.arity if facts.arity > 0 else len(args) < -facts.arity:
+        raise Refusal(b"ERR wrong number of arguments for '%b' command" % facts.name)
+    return facts, HANDLERS[facts.name]
+
+
+def _unknown(args: Args) -> bytes:
+    shown = b""
+    for arg in args[1:]:
+        if len(shown) >= _SHOWN:
+            break
+        shown += b"'%b' " % _text(arg)[: _SHOWN - len(shown)]
+    return b"ERR unknown command '%b', with args beginning with: %b" % (_text(args[0]), shown)
+
+
+def _text(word: bytes) -> bytes:
+    """As much of it as is told: a zero byte ends a text in Redis."""
+    return word.partition(b"\0")[0][:_SHOWN]
+
+
+def text_of(problem: Refusal | LaminaError) -> bytes:
+    """The error as Redis would say it."""
+    if isinstance(problem, Refusal):
+        return problem.text
+    if isinstance(problem, NoGroup):
+        return b"NOGROUP " + problem.message.encode()
+    if isinstance(problem, GroupExists):
+        return b"BUSYGROUP " + problem.message.encode()
+    if isinstance(problem, BadTopic):
+        return b"ERR " + problem.message.encode()
+    code = b"ERR " if isinstance(problem, InputError | BadName) else b"MISCONF "
+    return code + str(problem).encode()

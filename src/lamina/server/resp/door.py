@@ -1,0 +1,247 @@
+"""The RESP door: connections of Redis clients, and answers that go out when what they say is as safe as promised.
+
+All on one event loop. Every whole command that arrived is run at once; the records of all connections that had
+something to say in one turn of the loop are written together, and then each gets its answers in one write. A command
+that waits holds up those behind it on its own connection only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from lamina.engines.logged import Logged
+from lamina.errors import InputError, LaminaError, StorageError
+from lamina.server.client import Client
+from lamina.server.resp import dispatch, replies, runs
+from lamina.server.resp.answers import Answers
+from lamina.server.resp.commands import COMMANDS
+from lamina.server.resp.protocol import MAX_ARGS, Parser
+from lamina.server.resp.runs import Run, grouped
+from lamina.server.resp.session import Args, House, Refusal, Wait
+from lamina.server.resp.waiting import Waiting
+from lamina.units import MIB
+
+_TOO_MANY: Final = replies.error(b"ERR max number of clients reached")
+_MOST_UNKNOWN: Final = 16 * 1024  # bytes of a command of a client that has not said who it is
+_MOST_COMMAND: Final = 72 * MIB  # bytes of any command: a record is smaller than that
+_IDLE_EVERY_S: Final = 1.0
+_OF_BROWSERS: Final = frozenset((b"post", b"host:"))
+
+logger = logging.getLogger("lamina.resp")
+
+
+class RespDoor:
+    """What the connections share. Make one per house, on the loop."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.loop = asyncio.get_running_loop()
+        self.answers = Answers(self.loop)
+        self.waiting = Waiting(self.loop, self.loop.time)
+        self.connections: set[Connection] = set()
+        self.max_connections = house.settings.max_connections
+        house.changed = self.waiting.changed
+        dispatch.HANDLERS.update(COMMANDS)
+        self._idle_timer: asyncio.TimerHandle | None = None
+        if house.settings.idle_s:
+            self._hang_up_on_idle()
+
+    def __call__(self) -> Connection:
+        """A protocol for a new connection."""
+        return Connection(self)
+
+    def _hang_up_on_idle(self) -> None:
+        limit_ns = self.house.settings.idle_s * 10**9
+        now_ns = self.house.clock.now_ns()
+        for connection in list(self.connections):
+            if not connection.session.is_waiting and now_ns - connection.session.last_ns > limit_ns:
+                connection.hang_up()
+        self._idle_timer = self.loop.call_later(_IDLE_EVERY_S, self._hang_up_on_idle)
+
+    async def close(self) -> None:
+        """Let every answer that is due go out, then hang up."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for connection in self.connections:
+            connection.stop()
+        await self.answers.all_settled()
+        for connection in list(self.connections):
+            connection.hang_up()
+
+
+class Connection(Client):
+    """One client."""
+
+    def __init__(self, door: RespDoor) -> None:
+        super().__init__(door, _TOO_MANY)
+        self.house = door.house
+        self.session = door.house.enter()
+        self.session.hang_up = self.hang_up
+        self.parser = Parser(door.house.settings.max_bulk, MAX_ARGS)
+        self.needs: dict[Logged, int] = {}
+        """How far each log has to be for the answers that were not handed over yet."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.session.address = _address(transport, "peername")
+        self.session.local_address = _address(transport, "sockname")
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        super().connection_lost(problem)
+        self.house.leave(self.session)
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        parser = self.parser
+        commands = parser.feed(data)
+        self.backlog.extend(grouped(commands))
+        problem = parser.error
+        if problem is None and parser.pending > _MOST_UNKNOWN:
+            if not self.session.is_known and not self.backlog:
+                problem = b"unauthenticated bulk length"
+            elif parser.pending > _MOST_COMMAND:
+                problem = b"a command of more than %d bytes" % _MOST_COMMAND
+        if problem is not None and not self.is_closing:
+            self.backlog.append(Refusal(b"ERR Protocol error: " + problem))
+            self.is_closing = True
+            self.unread.clear()
+
+    def run(self, command: Args | Run | Refusal) -> None:
+        if isinstance(command, list):
+            self._run_one(command)
+        elif isinstance(command, Run):
+            self._run_many(command)
+        else:
+            self._end()
+            self.say(replies.error(command.text), [])
+
+    def _run_many(self, run: Run) -> None:
+        session, done = self.session, 0
+        if session.queue is None and session.is_known and not session.says_nothing and not session.skip_next:
+            added = None
+            with suppress(InputError, StorageError):
+                added = runs.add(session, run)
+            if added is not None and added.ids:
+                done = len(added.ids)
+                session.last_command, session.last_ns = b"xadd", self.house.clock.now_ns()
+                self.house.commands += done
+                self.needs[added.topic] = session.seen[added.topic] = added.positions[-1]
+                self.say(added.answer(), added)
+        for args in run.commands[done:]:
+            self._run_one(args)
+
+    def _run_one(self, command: Args) -> None:
+        session = self.session
+        if command[0].lower() in _OF_BROWSERS:
+            # A page that a browser shows may have it post to this port: no line of that may be run as a command.
+            logger.warning("a web browser spoke to the RESP door from %s", session.address.decode())
+            self._end()
+            return
+        session.last_command, session.last_ns = command[0], self.house.clock.now_ns()
+        self.house.commands += 1
+        try:
+            answer = dispatch.run(session, command)
+        except Exception:
+            answer = self._broken(command)
+        if isinstance(answer, Wait):
+            Waiter(self, answer).begin()
+        else:
+            self.answer(answer)
+        if session.must_close:
+            self._end()
+
+    def _broken(self, command: Args) -> bytes:
+        """A mistake of ours, or no memory. It is told to this client, and to whoever runs the server."""
+        logger.exception("%r failed", command[0][:64])
+        return replies.error(b"ERR internal error: the command failed, see the log of the server")
+
+    def _end(self) -> None:
+        """Run nothing more, and close when all is answered."""
+        self.is_closing = True
+        self._throw_away()
+
+    def answer(self, reply: bytes) -> None:
+        """Say it, once all is safe that the command told it rests on."""
+        session = self.session
+        marks, session.marks = session.marks, []
+        for engine, position in marks:
+            if position > self.needs.get(engine, 0):
+                self.needs[engine] = session.seen[engine] = position
+        if session.skip_next or session.says_nothing:
+            session.skip_next = max(session.skip_next - 1, 0)
+            reply = b""
+        self.say(reply, marks)
+
+
+class Waiter:
+    """A command that waits. ``connection.cancel`` gives it up."""
+
+    def __init__(self, connection: Connection, wait: Wait) -> None:
+        self.connection = connection
+        self.wait = wait
+        self.keys = tuple(dict.fromkeys(wait.keys))
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        connection, wait = self.connection, self.wait
+        # What was seen before it began to wait is of no interest: nothing is answered from it.
+        connection.session.marks = []
+        connection.session.is_waiting = True
+        connection.cancel = self.give_up
+        connection.door.waiting.add(self)
+        if wait.seconds is not None:
+            self._timer = connection.door.loop.call_later(wait.seconds, self._time_is_up)
+        if wait.happens is not None:
+            self._task = connection.door.loop.create_task(self._happened(wait))
+
+    async def _happened(self, wait: Wait) -> None:
+        assert wait.happens is not None
+        await wait.happens()
+        self._task = None
+        self.try_again()
+
+    def try_again(self) -> None:
+        self._try(self.wait.attempt)
+
+    def _time_is_up(self) -> None:
+        answer = self.wait.time_is_up
+        self._try(answer if callable(answer) else lambda: answer)
+
+    def _try(self, attempt: Callable[[], bytes | None]) -> None:
+        connection = self.connection
+        try:
+            answer = attempt()
+        except (Refusal, LaminaError) as problem:
+            answer = replies.error(dispatch.text_of(problem))
+        except Exception:
+            answer = connection._broken([connection.session.last_command])
+        if answer is None:
+            connection.session.marks = []
+            return
+        self.give_up()
+        connection.cancel = None
+        connection.answer(answer)
+        connection.work()
+
+    def give_up(self) -> bool:
+        self.connection.session.is_waiting = False
+        self.connection.door.waiting.remove(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        return True
+
+
+def _address(transport: asyncio.BaseTransport, which: str) -> bytes:
+    found = transport.get_extra_info(which)
+    with suppress(TypeError, IndexError, ValueError):
+        host, port = found[:2]
+        return f"[{host}]:{port}".encode() if ":" in str(host) else f"{host}:{port}".encode()
+    return b""

@@ -1,0 +1,142 @@
+"""XREADGROUP: new entries for a consumer, or what it was given before. And XACK."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from lamina.engines.topics import ids
+from lamina.engines.topics.ids import EntryId
+from lamina.server.resp import replies
+from lamina.server.resp.group_words import SYNTAX, entry_values, find_group, integer, rest_on_all, rest_on_shown
+from lamina.server.resp.replies import Map, Value
+from lamina.server.resp.session import Args, Refusal, Session, Wait
+
+_WHERE: Final = b" in XREADGROUP with GROUP option"
+_MEANINGLESS: Final = (
+    b"ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by "
+    b"specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set."
+)
+# Redis 7.0 says XREAD and $ here, whichever command it is.
+_UNBALANCED: Final = b"ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
+_NO_TIME: Final = b"ERR timeout is not an integer or out of range"
+_MOST_AFTER_WAITING: Final = 1000  # entries for who did not say how many
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The words of an XREADGROUP."""
+
+    group: bytes | None = None
+    consumer: bytes = b""
+    count: int | None = None
+    block_ms: int | None = None
+    noack: bool = False
+    keys: list[bytes] | None = None
+    texts: list[bytes] | None = None
+
+
+def xreadgroup(session: Session, args: Args) -> bytes | Wait:
+    asked = _parse(args)
+    group, consumer = asked.group, asked.consumer
+    if asked.keys is None or asked.texts is None:
+        raise Refusal(SYNTAX)
+    if group is None:
+        raise Refusal(b"ERR Missing GROUP option for XREADGROUP")
+    wanted: list[tuple[bytes, EntryId | None]] = []
+    for key, text in zip(asked.keys, asked.texts, strict=True):
+        find_group(session, key, group, _WHERE)
+        wanted.append((key, _start(text)))
+    found: list[tuple[Value, Value]] = []
+    for key, start in wanted:
+        topic, groups = find_group(session, key, group, _WHERE)
+        if start is not None:
+            shown = groups.history(group, consumer, start, asked.count)
+        else:
+            shown = groups.deliver(group, consumer, asked.count, noack=asked.noack)
+        if shown.entries or start is not None:
+            rest_on_shown(session, topic, shown)
+            found.append((key, entry_values(shown)))
+        else:
+            rest_on_all(session, topic)
+    if found:
+        return _answer(found, session.version)
+    nothing = replies.null_array(session.version)
+    if asked.block_ms is None or session.is_in_exec:
+        return nothing
+    seconds = asked.block_ms / 1000 if asked.block_ms else None
+    keys = asked.keys
+    return Wait(keys, seconds, lambda: _attempt(session, keys, group, asked), nothing)
+
+
+def _attempt(session: Session, keys: list[bytes], group: bytes, asked: _Asked) -> bytes | None:
+    """Entries of the first topic that has some, for one who waited."""
+    for key in keys:
+        topic = session.topics.get(key)
+        if topic is None:
+            raise Refusal(b"UNBLOCKED the stream key no longer exists")
+        if not topic.groups.has(group):
+            raise Refusal(b"NOGROUP the consumer group this client was blocked on no longer exists")
+        most = asked.count or _MOST_AFTER_WAITING
+        shown = topic.groups.deliver(group, asked.consumer, most, noack=asked.noack)
+        if shown.entries:
+            rest_on_shown(session, topic, shown)
+            return _answer([(key, entry_values(shown))], session.version)
+    return None
+
+
+def _answer(found: list[tuple[Value, Value]], version: int) -> bytes:
+    return replies.encode(Map(found) if version >= 3 else found, version)
+
+
+def _start(text: bytes) -> EntryId | None:
+    """None: new entries."""
+    if text == b">":
+        return None
+    if text == b"$":
+        raise Refusal(_MEANINGLESS)
+    start = ids.parse(text)
+    return None if start == ids.LAST else start  # in Redis the largest id is what > stands for
+
+
+def _parse(args: Args) -> _Asked:
+    asked = _Asked()
+    at = 1
+    while at < len(args):
+        option, more = args[at].upper(), len(args) - at - 1
+        if option == b"BLOCK" and more:
+            at += 1
+            asked.block_ms = integer(args[at], _NO_TIME)
+            if asked.block_ms < 0:
+                raise Refusal(b"ERR timeout is negative")
+        elif option == b"COUNT" and more:
+            at += 1
+            count = integer(args[at])
+            asked.count = count if count > 0 else None
+        elif option == b"GROUP" and more >= 2:
+            asked.group, asked.consumer = args[at + 1 : at + 3]
+            at += 2
+        elif option == b"NOACK":
+            asked.noack = True
+        elif option == b"STREAMS" and more:
+            if more % 2:
+                raise Refusal(_UNBALANCED)
+            half = at + 1 + more // 2
+            asked.keys, asked.texts = args[at + 1 : half], args[half:]
+            break
+        else:
+            raise Refusal(SYNTAX)
+        at += 1
+    return asked
+
+
+def xack(session: Session, args: Args) -> bytes:
+    topic = session.topics.get(args[1])
+    if topic is None:
+        return replies.integer(0)
+    if not topic.groups.has(args[2]):
+        rest_on_all(session, topic)
+        return replies.integer(0)
+    count, position = topic.groups.ack(args[2], [ids.parse(text) for text in args[3:]])
+    session.rest_on(topic.groups, position or topic.groups.newest_position())
+    return replies.integer(count)

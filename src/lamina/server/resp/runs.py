@@ -1,0 +1,70 @@
+"""Runs of XADD: entries for one topic that a client sent one behind the other, added at once.
+
+Publishers send many commands ahead. What each of them costs beside its entry (finding the command and the topic, the
+lock, the clock) is paid once for the run; the answers are those of the single commands.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.topic import Topic
+from lamina.server.resp.entry_replies import show_id, show_ids
+from lamina.server.resp.session import Args, Mark, Session
+
+_XADD = frozenset((b"XADD", b"xadd"))
+
+
+class Run:
+    """One or more ``XADD key * name value ...`` of one key."""
+
+    def __init__(self, key: bytes, commands: list[Args]) -> None:
+        self.key = key
+        self.commands = commands
+
+
+def grouped(commands: list[Args]) -> list[Args | Run]:
+    """The same commands, in order, with the runs among them put together."""
+    found: list[Args | Run] = []
+    run: Run | None = None
+    for args in commands:
+        words = len(args)
+        if words < 5 or not words % 2 or args[0] not in _XADD or args[2] != b"*":
+            run = None
+            found.append(args)
+        elif run is not None and run.key == args[1]:
+            run.commands.append(args)
+        else:
+            run = Run(args[1], [args])
+            found.append(run)
+    return found
+
+
+class Added(NamedTuple):
+    """What was added of a run."""
+
+    topic: Topic
+    ids: list[EntryId]
+    positions: list[int]
+
+    def answer(self) -> bytes:
+        """All answers, one behind the other."""
+        return show_ids(self.ids)
+
+    def answers(self) -> list[tuple[bytes, list[Mark]]]:
+        """The same one by one, each with what it rests on."""
+        pairs = zip(self.ids, self.positions, strict=True)
+        return [(show_id(id), [(self.topic, position)]) for id, position in pairs]
+
+
+def add(session: Session, run: Run) -> Added:
+    """Add the entries of a run, as far as they can be: what is wrong with the next one, the command itself tells.
+
+    Raises: as XADD does.
+    """
+    topic = session.topics.get_or_make(run.key)
+    ids, positions = topic.add_many([args[3:] for args in run.commands])
+    if ids:
+        session.house.changed(run.key)
+    return Added(topic, ids, positions)

@@ -1,0 +1,125 @@
+"""What a command knows of the client that gave it, and of the house all clients share.
+
+A command is a function ``(session, args) -> bytes`` (dispatch.py): ``args[0]`` is its name as it was typed, the answer
+is ready for the wire. It raises ``Refusal``, or an error of the engine, when it changes nothing. When it changes or
+shows what a log has to have before the answer may go out, it says so with ``session.rest_on``. A command that has to
+wait returns a ``Wait`` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from lamina.clock import Clock
+from lamina.engines.logged import Logged
+from lamina.engines.topics.topics import Topics
+from lamina.server.resp.settings import Settings
+
+Args = list[bytes]
+Mark = tuple[Logged, int]
+"""An engine, and the position its log has to come to."""
+
+
+class Refusal(Exception):
+    """An error for the client that asked. Nothing was changed."""
+
+    def __init__(self, text: bytes | str) -> None:
+        """``text`` begins with a code in capitals: ``ERR syntax error``."""
+        super().__init__(text)
+        self.text = text.encode() if isinstance(text, str) else text
+
+
+class Wait(NamedTuple):
+    """A command that waits until one of ``keys`` changes so that ``attempt`` has an answer."""
+
+    keys: Sequence[bytes]
+    seconds: float | None
+    """None: for ever."""
+    attempt: Callable[[], bytes | None]
+    """Called again when a key has changed; raises as a command does."""
+    time_is_up: bytes | Callable[[], bytes]
+    """The answer when nothing came."""
+    happens: Callable[[], Awaitable[object]] | None = None
+    """Something else than a key that may come about: then ``attempt`` is called, too."""
+
+
+class House:
+    """What all clients share."""
+
+    def __init__(
+        self, topics: Topics, clock: Clock, settings: Settings | None = None, *, password: bytes | None = None
+    ) -> None:
+        self.topics = topics
+        self.clock = clock
+        self.settings = settings or Settings()
+        self.password = password
+        self.changed: Callable[[bytes], None] = lambda key: None
+        """Told of each key of which somebody may have waited for a change."""
+        self.sessions: dict[int, Session] = {}
+        self.started_ns = clock.now_ns()
+        self.commands = 0
+        """That were run since the start."""
+        self.connections = 0
+        """That were ever made."""
+        self.port = 0
+        self._next_id = 0
+
+    def enter(self, address: bytes = b"", local_address: bytes = b"") -> Session:
+        """A client came."""
+        self._next_id += 1
+        self.connections += 1
+        session = self.sessions[self._next_id] = Session(self, self._next_id, address, local_address)
+        return session
+
+    def leave(self, session: Session) -> None:
+        self.sessions.pop(session.id, None)
+
+
+class Session:
+    """One client, from when it came to when it left."""
+
+    def __init__(self, house: House, id: int, address: bytes, local_address: bytes) -> None:
+        self.house = house
+        self.topics = house.topics
+        self.id = id
+        self.address = address
+        self.local_address = local_address
+        self.came_ns = self.last_ns = house.clock.now_ns()
+        self.last_command = b"NULL"
+        self.hang_up: Callable[[], None] = lambda: None
+        """Closes the connection, after the answers that are due."""
+        self.must_close = False
+        """Set by a command: close when its answer is out."""
+        self.marks: list[Mark] = []
+        """Of the command that is being run."""
+        self.seen: dict[Logged, int] = {}
+        """How far each log was of which this client was answered something: what WAITAOF waits for."""
+        self.is_waiting = False
+        self.start_over()
+
+    def start_over(self) -> None:
+        """As a client that just came: what RESET does."""
+        self.version = 2
+        self.database = 0
+        self.name = self.library_name = self.library_version = b""
+        self.is_known = self.house.password is None
+        self.says_nothing = False
+        """CLIENT REPLY OFF."""
+        self.skip_next = 0
+        """CLIENT REPLY SKIP: 2 while that command itself runs, 1 for the one behind it."""
+        self.is_no_evict = self.is_no_touch = False
+        self.forget_transaction()
+
+    def forget_transaction(self) -> None:
+        self.queue: list[Args] | None = None
+        """Commands behind MULTI."""
+        self.is_spoiled = False
+        """One of them was refused: EXEC runs none."""
+        self.is_in_exec = False
+        self.watched: dict[bytes, object] = {}
+
+    def rest_on(self, engine: Logged, position: int) -> None:
+        """The answer is true once the log of ``engine`` has come to ``position``."""
+        if position:
+            self.marks.append((engine, position))

@@ -1,0 +1,150 @@
+"""What reads a topic: XLEN, XRANGE, XREVRANGE and XREAD."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lamina.engines.topics import ids
+from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.topic import Topic
+from lamina.server.resp import replies
+from lamina.server.resp.entry_replies import show_all
+from lamina.server.resp.group_words import SYNTAX, integer
+from lamina.server.resp.session import Args, Refusal, Session, Wait
+
+_UNBALANCED: Final = b"ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
+_OF_GROUPS: Final = b"ERR The %b option is only supported by XREADGROUP. You called XREAD instead."
+_NEW_OF_GROUP: Final = (
+    b"ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
+)
+_NO_TIME: Final = b"ERR timeout is not an integer or out of range"
+_MOST_AFTER_WAITING: Final = 1000  # entries for who did not say how many
+
+
+def xlen(session: Session, args: Args) -> bytes:
+    topic = session.topics.get(args[1])
+    if topic is None:
+        return replies.integer(0)
+    session.rest_on(topic, topic.newest_position())
+    return replies.integer(topic.state.length)
+
+
+# -- XRANGE, XREVRANGE -----------------------------------------------------------------------------------------------
+
+
+def xrange(session: Session, args: Args) -> bytes:
+    return _range(session, args, args[2], args[3], newest_first=False)
+
+
+def xrevrange(session: Session, args: Args) -> bytes:
+    return _range(session, args, args[3], args[2], newest_first=True)
+
+
+def _range(session: Session, args: Args, first: bytes, last: bytes, *, newest_first: bool) -> bytes:
+    start, end = ids.parse_start(first), ids.parse_end(last)
+    count: int | None = None
+    for at in range(4, len(args), 2):
+        if args[at].upper() != b"COUNT" or at + 1 == len(args):
+            raise Refusal(SYNTAX)
+        count = max(integer(args[at + 1]), 0)
+    topic = session.topics.get(args[1])
+    if topic is None:
+        return replies.EMPTY_ARRAY
+    if count == 0:
+        session.rest_on(topic, topic.newest_position())
+        return replies.null_array(session.version)
+    return show_all(_read(session, topic, start, end, count, newest_first=newest_first))
+
+
+def _read(
+    session: Session, topic: Topic, start: EntryId, end: EntryId, count: int | None, *, newest_first: bool = False
+) -> list[bytes]:
+    """Entries as they are in the log, and the answer rests on them; on all that was done, if there are none."""
+    records, position = topic.records(start, end, count, newest_first=newest_first)
+    session.rest_on(topic, position if records else topic.newest_position())
+    return records
+
+
+# -- XREAD -----------------------------------------------------------------------------------------------------------
+
+
+def xread(session: Session, args: Args) -> bytes | Wait:
+    count, block_ms, keys, texts = _parse(args)
+    wanted = [(key, _start(session.topics.get(key), text)) for key, text in zip(keys, texts, strict=True)]
+    found: list[bytes] = []
+    for key, start in wanted:
+        topic = session.topics.get(key)
+        if topic is not None and (records := _read(session, topic, start, ids.LAST, count)):
+            found.append(replies.bulk(key) + show_all(records))
+    if found:
+        return _answer(found, session.version)
+    nothing = replies.null_array(session.version)
+    if block_ms is None or session.is_in_exec:
+        return nothing
+    seconds = block_ms / 1000 if block_ms else None
+    most = count or _MOST_AFTER_WAITING
+    return Wait(keys, seconds, lambda: _attempt(session, wanted, most), nothing)
+
+
+def _attempt(session: Session, wanted: list[tuple[bytes, EntryId]], most: int) -> bytes | None:
+    """Entries of the first topic that has some, for one who waited."""
+    for key, start in wanted:
+        topic = session.topics.get(key)
+        if topic is None:
+            continue
+        records, position = topic.records(start, ids.LAST, most)
+        if records:
+            session.rest_on(topic, position)
+            return _answer([replies.bulk(key) + show_all(records)], session.version)
+    return None
+
+
+def _answer(found: list[bytes], version: int) -> bytes:
+    """``found``: a key with its entries, each."""
+    if version >= 3:
+        return b"%%%d\r\n%b" % (len(found), b"".join(found))
+    return b"*%d\r\n%b" % (len(found), b"".join([b"*2\r\n" + pair for pair in found]))
+
+
+def _start(topic: Topic | None, text: bytes) -> EntryId:
+    """The first id that is asked for. Raises: Refusal; BadTopic."""
+    if text == b"$":
+        last = ids.FIRST if topic is None else topic.state.last_id
+    elif text == b"+":  # since Redis 7.4: the newest entry
+        newest = topic.read(ids.FIRST, ids.LAST, 1, newest_first=True)[0] if topic is not None else []
+        if newest:
+            return newest[0][0]
+        last = ids.FIRST if topic is None else topic.state.last_id
+    elif text == b">":
+        raise Refusal(_NEW_OF_GROUP)
+    else:
+        last = ids.parse(text)
+    return EntryId(last + 1)
+
+
+def _parse(args: Args) -> tuple[int | None, int | None, list[bytes], list[bytes]]:
+    """COUNT, the milliseconds of BLOCK, keys, and as many ids. Raises: Refusal."""
+    count: int | None = None
+    block_ms: int | None = None
+    at = 1
+    while at < len(args):
+        option, more = args[at].upper(), len(args) - at - 1
+        if option == b"BLOCK" and more:
+            at += 1
+            block_ms = integer(args[at], _NO_TIME)
+            if block_ms < 0:
+                raise Refusal(b"ERR timeout is negative")
+        elif option == b"COUNT" and more:
+            at += 1
+            count = max(integer(args[at]), 0) or None
+        elif option == b"STREAMS" and more:
+            if more % 2:
+                raise Refusal(_UNBALANCED)
+            half = at + 1 + more // 2
+            return count, block_ms, args[at + 1 : half], args[half:]
+        elif (option == b"GROUP" and more >= 2) or option == b"NOACK":
+            raise Refusal(_OF_GROUPS % option)
+        else:
+            break
+        at += 1
+    raise Refusal(SYNTAX)
