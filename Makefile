@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types layers unit mutants campaign bench clean
+.PHONY: help run test check lint types layers unit mutants campaign peers bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -51,7 +51,11 @@ mutants: $(READY)  ## plant each known mistake and see the suite catch it
 	@LAMINA_CAMPAIGN=1 $(BIN)/python -m pytest -n auto tests/crash/test_mutants.py tests/crash/test_jobs_mutants.py
 
 campaign: $(READY)  ## ten times the crash exploration of make test
-	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property
+	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property tests/differential
+
+peers:  ## install Redis and beanstalkd (Debian), which some tests and benchmarks compare with
+	apt-get install -y -q redis-server redis-tools beanstalkd
+	-service redis-server stop; service beanstalkd stop
 
 bench: $(READY)  ## all benchmarks, as ratios to the raw machine
 	@$(BIN)/python -m bench
