@@ -93,6 +93,9 @@ class Line:
     def close(self) -> None:
         self.is_closed = True
 
+    def write_eof(self) -> None:
+        self.is_closed = True
+
     def is_closing(self) -> bool:
         return self.is_closed
 

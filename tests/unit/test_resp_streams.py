@@ -13,6 +13,7 @@ from lamina.clock import ManualClock
 from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.topics import Topics
 from lamina.log.files.memory import MemoryFiles
+from lamina.log.options import LogOptions
 from lamina.server.resp import group_commands, stream_commands
 from lamina.server.resp.dispatch import HANDLERS, run
 from lamina.server.resp.session import Args, House, Session, Wait
@@ -150,10 +151,10 @@ def test_a_refused_xadd_makes_no_topic(session: Session, files: MemoryFiles, wor
     assert session.topics.names() == []
 
 
-def test_an_entry_too_large_for_a_log_makes_no_topic(
-    session: Session, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lamina.engines.topics.topic.MAX_PAYLOAD", 100)
+def test_an_entry_too_large_for_a_log_makes_no_topic(files: MemoryFiles) -> None:
+    clock, options = ManualClock(), LogOptions(max_payload=100)
+    topics = Topics.open("/topics", options=options, files=files, clock=clock, threaded=False)
+    session = House(topics, clock).enter()
     assert ask(session, "XADD", "s", "*", "f", "v" * 100).startswith(b"ERR ")
     assert all(name.startswith(".") or name == "LOCK" for name in files.list("/topics"))
     add(session, "1-1")

@@ -35,7 +35,11 @@ def _say(line: str) -> None:
 @click.option(
     "--resp", metavar="HOST:PORT", default="127.0.0.1:6380", show_default=True, help="Where topics listen, or off."
 )
-@click.option("--sync", default="interval", show_default=True, help="always, os, interval or interval:MS.")
+@click.option(
+    "--sync",
+    help="always, os, interval or interval:MS.  [default: always for topics, interval for jobs]",
+    metavar="POLICY",
+)
 @click.option("--segment-bytes", default=LogOptions().segment_bytes, show_default=True, help="When a new file starts.")
 @click.option("--clean-ms", default=300_000, show_default=True, help="How often old segments are cleaned.")
 @click.option("--max-connections", default=10_000, show_default=True, help="More are told so and closed.")
@@ -67,7 +71,7 @@ def serve(
     data: str,
     workq: str,
     resp: str,
-    sync: str,
+    sync: str | None,
     segment_bytes: int,
     clean_ms: int,
     max_connections: int,
@@ -84,13 +88,13 @@ def serve(
     from lamina.server.app import JobSettings, Settings, TopicSettings
     from lamina.server.app import serve as run
 
-    options = LogOptions(sync=parse_sync(sync), segment_bytes=_segment(segment_bytes))
+    size = _segment(segment_bytes)
     jobs = topics = None
     if workq != _OFF:
         jobs = JobSettings(
             at=_address(workq, insecure=insecure),
             folder=str(Path(data) / "jobs"),
-            log=options,
+            log=LogOptions(sync=parse_sync(sync or "interval"), segment_bytes=size),
             clean_ms=_positive("--clean-ms", clean_ms),
             reserve_bytes=reserve_bytes,
         )
@@ -98,7 +102,7 @@ def serve(
         topics = TopicSettings(
             at=_address(resp, insecure=insecure or bool(password)),
             folder=str(Path(data) / "topics"),
-            log=options,
+            log=LogOptions(sync=parse_sync(sync or "always"), segment_bytes=size),
             reserve_bytes=reserve_bytes,
             retain=retain,
             password=password or None,

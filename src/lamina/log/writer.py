@@ -343,12 +343,12 @@ class Log(Positions):
             self._committer.come_again(self, again)
         return again
 
-    def try_round(self) -> bool:
-        """Write what gathered, here and now, unless somebody else is at the disk."""
+    def try_round(self, *, may_sync: bool = False) -> bool:
+        """Write what gathered, here and now, unless somebody else is at the disk; and sync it, if that is due."""
         if not self._commit.acquire(blocking=False):
             return False
         try:
-            again = self._round(may_sync=False)
+            again = self._round(may_sync=may_sync)
         finally:
             self._commit.release()
         if again is not None and self._committer is not None:

@@ -11,15 +11,16 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from lamina.errors import BadOption, DiskError
 from lamina.log.files import join
 from lamina.log.options import LogOptions
 from lamina.log.reserve import SIZE, Reserve
+from lamina.server.client import Client
 
-_OWN_HANDLES = 2000  # for log files, two for each topic in use, the loop and what else is open
-_FEWEST_HANDLES = 32
+_JOB_HANDLES = 32  # for log files, the loop and what else is open
+_TOPIC_HANDLES = 2000  # two for each topic in use
 _BACKLOG = 100  # more makes asyncio's accept loop spin when file handles run out
 
 
@@ -84,7 +85,7 @@ class Settings:
 class Door(Protocol):
     """Makes a protocol for each connection."""
 
-    def __call__(self) -> asyncio.Protocol: ...
+    def __call__(self) -> Client: ...
 
     async def close(self) -> None: ...
 
@@ -97,6 +98,8 @@ class _House:
     where: Address
     kept: str
     """Where its data is, and how safe."""
+    handles: int
+    """For its files."""
     open_door: Callable[[int], Door]
     """Given how many connections it may have, on the loop."""
 
@@ -134,7 +137,7 @@ def _jobs(settings: JobSettings) -> Iterator[_House]:
             engine.reserve = Reserve(engine.files, path, engine.clock, settings.reserve_bytes)
         upkeep.start()
         kept = f"jobs in {settings.folder or 'memory only'}, sync {settings.log.sync}"
-        yield _House("workq", settings.at, kept, lambda most: WorkqDoor(engine, max_connections=most))
+        yield _House("workq", settings.at, kept, _JOB_HANDLES, lambda most: WorkqDoor(engine, max_connections=most))
     finally:
         upkeep.stop()
         upkeep.checkpoint_at_stop()
@@ -172,7 +175,8 @@ def _topics(settings: TopicSettings) -> Iterator[_House]:
             password = settings.password.encode() if settings.password is not None else None
             return RespDoor(House(topics, topics.clock, shown, password=password))
 
-        yield _House("resp", settings.at, f"topics in {settings.folder}, sync {settings.log.sync}", open_door)
+        kept = f"topics in {settings.folder}, sync {settings.log.sync}"
+        yield _House("resp", settings.at, kept, _TOPIC_HANDLES, open_door)
     finally:
         upkeep.stop()
         topics.close()
@@ -184,7 +188,7 @@ async def _serve(houses: list[_House], max_connections: int, say: Callable[[str]
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    most = _connections(max_connections, len(houses))
+    most = _connections(max_connections, len(houses), sum(house.handles for house in houses))
     async with contextlib.AsyncExitStack() as opened:
         shown = []
         for house in houses:
@@ -199,7 +203,8 @@ async def _listening(door: Door, where: Address) -> AsyncIterator[int]:
     """Gives the port."""
     loop = asyncio.get_running_loop()
     try:
-        listener = await loop.create_server(door, where.host or None, where.port, backlog=_BACKLOG)
+        factory = cast(Callable[[], asyncio.Protocol], door)
+        listener = await loop.create_server(factory, where.host or None, where.port, backlog=_BACKLOG)
     except OSError as error:
         raise DiskError(
             f"{where}: cannot listen: {error.strerror or error}", hint="is another server running there?"
@@ -213,15 +218,14 @@ async def _listening(door: Door, where: Address) -> AsyncIterator[int]:
             await asyncio.wait_for(listener.wait_closed(), 1)
 
 
-def _connections(wanted: int, doors: int) -> int:
+def _connections(wanted: int, doors: int, own: int) -> int:
     """For each door as many as file handles allow: those of the logs must not run out because clients took them all."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted * doors + _OWN_HANDLES
+    needed = wanted * doors + own
     if soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    own = min(_OWN_HANDLES, max(soft // 2, _FEWEST_HANDLES))
-    allowed = max(min(wanted, (soft - own) // doors), 1)
+    allowed = max(min(wanted, (soft - min(own, soft // 2)) // doors), 1)
     if allowed < wanted:
         why = f"only {soft} file handles are allowed (ulimit -n)"
         sys.stderr.write(f"lamina: {allowed} connections at most, not {wanted}: {why}\n")

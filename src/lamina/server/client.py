@@ -38,8 +38,11 @@ class Door(Protocol):
     def answers(self) -> Flusher: ...
 
 
-class Client(asyncio.Protocol):
-    """One connection. A door's own kind says how bytes become commands and what a command does."""
+class Client:
+    """One connection. A door's own kind says how bytes become commands and what a command does.
+
+    It has the methods of asyncio.Protocol without being one: the compiled twin could not have that as its base.
+    """
 
     def __init__(self, door: Door, too_many: bytes) -> None:
         """``too_many`` is what a client is told when there are more than the door takes."""

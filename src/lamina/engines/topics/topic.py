@@ -30,12 +30,11 @@ from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.formats import TOPIC
-from lamina.log.frame import MAX_PAYLOAD
 from lamina.log.naming import TIMED
 from lamina.log.options import LogOptions
 from lamina.log.positions import Position
 from lamina.log.reserve import Reserve
-from lamina.log.sync import Level, interval
+from lamina.log.sync import Level
 from lamina.log.writer import Log
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 GROUPS = "groups"
 """The folder of its groups' log, in its own."""
-DEFAULT_OPTIONS = LogOptions(sync=interval(1000))
 
 Entry = tuple[EntryId, list[bytes]]
 """Id and fields: name, value, name, value."""
@@ -58,6 +56,7 @@ class Topic(logged.Logged):
         """Use ``Topic.open``."""
         super().__init__(log, clock)
         self._log = log
+        self._max_payload = log.options.max_payload
         self._open_groups = open_groups
         self._groups: Groups | None = None
         self.folder = folder
@@ -97,7 +96,7 @@ class Topic(logged.Logged):
         disk, time = files or RealFiles(), clock or SystemClock()
         log = Log.open(
             folder,
-            options=options or DEFAULT_OPTIONS,
+            options=options or LogOptions(),
             family=TIMED,
             format=TOPIC,
             files=disk,
@@ -229,8 +228,8 @@ class Topic(logged.Logged):
 
     def _add(self, id: EntryId, fields: Sequence[bytes]) -> int:
         record = entries.encode(id, fields)
-        if len(record) > MAX_PAYLOAD:
-            raise RecordTooLarge(0, len(record), MAX_PAYLOAD)
+        if len(record) > self._max_payload:
+            raise RecordTooLarge(0, len(record), self._max_payload)
         position = self._append(record)
         self.state.add(id)
         self.tail.add(id, position, record)

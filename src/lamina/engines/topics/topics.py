@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from lamina.clock import Clock, SystemClock
-from lamina.engines.topics.topic import DEFAULT_OPTIONS, Topic
+from lamina.engines.topics.topic import Topic
 from lamina.errors import BadName, LaminaError, from_os
 from lamina.log import lock
 from lamina.log.commit import Committer
@@ -79,7 +79,7 @@ class Topics:
         """
         return cls(
             folder,
-            options or DEFAULT_OPTIONS,
+            options or LogOptions(),
             files or RealFiles(),
             clock or SystemClock(),
             committer,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lamina.engines.logged import Logged
 from lamina.errors import LaminaError
@@ -24,6 +24,9 @@ from lamina.server.resp.session import Mark
 
 if TYPE_CHECKING:
     from lamina.server.resp.door import Connection
+
+_QUICK_S: Final = 0.000_3  # a sync for which the loop may stand still
+_SLOW_FOR_S: Final = 1.0  # how long a disk is taken for slow after a sync that took longer
 
 Needs = dict[Logged, int]
 """How far each log has to be."""
@@ -42,6 +45,7 @@ class Answers:
         self._is_scheduled = False
         self._held: deque[_Held] = deque()
         self._release: asyncio.Task[None] | None = None
+        self._sync_elsewhere_until = 0.0  # the disk is slow: the commit thread syncs, and the loop goes on
         self._rebuilds: dict[Logged, int] = {}  # of each engine, when its answers were last known to be true
 
     def flush_soon(self, connection: Connection | None = None) -> None:
@@ -56,7 +60,7 @@ class Answers:
         self._is_scheduled = False
         speaking, self._speaking = self._speaking, {}
         dirty = {engine: None for connection in speaking for engine in connection.needs}
-        unsafe = {engine for engine in dirty if not _write(engine)}
+        unsafe = {engine for engine in dirty if not self._write(engine)}
         must_check = self._were_rebuilt(dirty)
         for connection in speaking:
             needs = connection.needs
@@ -69,6 +73,32 @@ class Answers:
                 self._held.append((connection, *connection.taken(), needs, must_check))
         if self._held and self._release is None:
             self._release = self._loop.create_task(self._release_held())
+
+    def _write(self, engine: Logged) -> bool:
+        """Have its records written now, where that takes no time. True: all it has is as safe as promised."""
+        try:
+            engine.push()
+        except Exception:  # out of memory, say: none of the answers may be dropped, or sent unchecked
+            return False
+        log = engine.log
+        if not isinstance(log, Log):
+            return True
+        if log.failure is not None or log.is_broken_off:
+            return False
+        if log.options.sync.level is not Level.SYNCED:
+            return log.position <= log.written or (log.try_round() and log.position <= log.written)
+        if log.position > log.synced and not self._held:
+            self._sync_here(log)
+        return log.position <= log.synced
+
+    def _sync_here(self, log: Log) -> None:
+        """On a disk that syncs in less time than it takes to wake another thread, this one does it."""
+        begun = self._loop.time()
+        if begun >= self._sync_elsewhere_until:
+            log.try_round(may_sync=True)
+            now = self._loop.time()
+            if now - begun > _QUICK_S:
+                self._sync_elsewhere_until = now + _SLOW_FOR_S
 
     def _were_rebuilt(self, engines: Iterable[Logged]) -> bool:
         """Records were refused since the last look: answers may have been made from a state that has them."""
@@ -119,22 +149,6 @@ class Answers:
         self._flush()
         while self._release is not None:
             await asyncio.wait([self._release])
-
-
-def _write(engine: Logged) -> bool:
-    """Have its records written now, where that does not wait for the disk. True: all it has is as safe as promised."""
-    try:
-        engine.push()
-    except Exception:  # out of memory, say: none of the answers may be dropped, or sent unchecked
-        return False
-    log = engine.log
-    if not isinstance(log, Log):
-        return True
-    if log.failure is not None or log.is_broken_off:
-        return False
-    if log.options.sync.level is Level.SYNCED:
-        return log.position <= log.synced
-    return log.position <= log.written or (log.try_round() and log.position <= log.written)
 
 
 def _need(needs: Needs, unsafe: set[Logged]) -> bool:

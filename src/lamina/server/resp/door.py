@@ -15,7 +15,7 @@ from typing import Final
 
 from lamina.engines.logged import Logged
 from lamina.errors import InputError, LaminaError, StorageError
-from lamina.server.client import Client
+from lamina.server import client
 from lamina.server.resp import dispatch, replies, runs
 from lamina.server.resp.answers import Answers
 from lamina.server.resp.commands import COMMANDS
@@ -26,7 +26,9 @@ from lamina.server.resp.waiting import Waiting
 from lamina.units import MIB
 
 _TOO_MANY: Final = replies.error(b"ERR max number of clients reached")
-_MOST_UNKNOWN: Final = 16 * 1024  # bytes of a command of a client that has not said who it is
+_MOST_UNKNOWN: Final = 4096  # bytes of a command of a client that has not said who it is
+_UNKNOWN_S: Final = 5.0  # how long it may take to say so
+_MOST_STRANGERS: Final = 64  # such clients from one address
 _MOST_COMMAND: Final = 72 * MIB  # bytes of any command: a record is smaller than that
 _IDLE_EVERY_S: Final = 1.0
 _OF_BROWSERS: Final = frozenset((b"post", b"host:"))
@@ -44,7 +46,7 @@ class RespDoor:
         self.waiting = Waiting(self.loop, self.loop.time)
         self.connections: set[Connection] = set()
         self.max_connections = house.settings.max_connections
-        house.changed = self.waiting.changed
+        house.changed, house.is_resting = self.waiting.changed, self.waiting.is_resting
         dispatch.HANDLERS.update(COMMANDS)
         self._idle_timer: asyncio.TimerHandle | None = None
         if house.settings.idle_s:
@@ -73,7 +75,7 @@ class RespDoor:
             connection.hang_up()
 
 
-class Connection(Client):
+class Connection(client.Client):
     """One client."""
 
     def __init__(self, door: RespDoor) -> None:
@@ -89,6 +91,23 @@ class Connection(Client):
         super().connection_made(transport)
         self.session.address = _address(transport, "peername")
         self.session.local_address = _address(transport, "sockname")
+        if not self.session.is_known:
+            self._watch_stranger()
+
+    def _watch_stranger(self) -> None:
+        """Who has not said who it is may not wait for long, nor come in crowds."""
+        from_there = self.session.address.rpartition(b":")[0]
+        strangers = [each.session for each in self.door.connections if not each.session.is_known]
+        if sum(each.address.rpartition(b":")[0] == from_there for each in strangers) > _MOST_STRANGERS:
+            self._refuse_stranger(b"ERR max number of clients that are not authenticated reached")
+        else:
+            self.door.loop.call_later(_UNKNOWN_S, self._refuse_stranger, b"NOAUTH Authentication took too long.")
+
+    def _refuse_stranger(self, text: bytes) -> None:
+        if self.transport is not None and not self.session.is_known:
+            self._end()
+            self.say(replies.error(text), [])
+            self.answers.flush_soon(self)
 
     def connection_lost(self, problem: Exception | None) -> None:
         super().connection_lost(problem)
@@ -194,7 +213,11 @@ class Waiter:
         connection.session.marks = []
         connection.session.is_waiting = True
         connection.cancel = self.give_up
-        connection.door.waiting.add(self)
+        waiting = connection.door.waiting
+        waiting.add(self)
+        if wait.is_due:
+            for key in self.keys:
+                waiting.changed(key)
         if wait.seconds is not None:
             self._timer = connection.door.loop.call_later(wait.seconds, self._time_is_up)
         if wait.happens is not None:
@@ -211,7 +234,8 @@ class Waiter:
 
     def _time_is_up(self) -> None:
         answer = self.wait.time_is_up
-        self._try(answer if callable(answer) else lambda: answer)
+        last = self.wait.attempt if self.wait.is_due else lambda: None  # it may have waited for its turn only
+        self._try(lambda: last() or (answer() if callable(answer) else answer))
 
     def _try(self, attempt: Callable[[], bytes | None]) -> None:
         connection = self.connection

@@ -6,8 +6,6 @@ lock, the clock) is paid once for the run; the answers are those of the single c
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
 from lamina.server.resp.entry_replies import show_id, show_ids
@@ -41,12 +39,13 @@ def grouped(commands: list[Args]) -> list[Args | Run]:
     return found
 
 
-class Added(NamedTuple):
+class Added:
     """What was added of a run."""
 
-    topic: Topic
-    ids: list[EntryId]
-    positions: list[int]
+    def __init__(self, topic: Topic, ids: list[EntryId], positions: list[int]) -> None:
+        self.topic = topic
+        self.ids = ids
+        self.positions = positions
 
     def answer(self) -> bytes:
         """All answers, one behind the other."""

@@ -42,6 +42,8 @@ class Wait(NamedTuple):
     """The answer when nothing came."""
     happens: Callable[[], Awaitable[object]] | None = None
     """Something else than a key that may come about: then ``attempt`` is called, too."""
+    is_due: bool = False
+    """There may be an answer already: it is tried in the next round (waiting.py), whether a key changes or not."""
 
 
 class House:
@@ -56,6 +58,10 @@ class House:
         self.password = password
         self.changed: Callable[[bytes], None] = lambda key: None
         """Told of each key of which somebody may have waited for a change."""
+        self.is_resting: Callable[[], bool] = lambda: False
+        """Those who wait were just served, and it took long: others come first now."""
+        self.shown: tuple[object, bytes, int] = (None, b"", 0)
+        """What was last shown to one who waited, and of what: the next one often asks for the same."""
         self.sessions: dict[int, Session] = {}
         self.started_ns = clock.now_ns()
         self.commands = 0

@@ -18,6 +18,7 @@ _NEW_OF_GROUP: Final = (
     b"ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
 )
 _NO_TIME: Final = b"ERR timeout is not an integer or out of range"
+_MOST_KEPT: Final = 1 << 20  # bytes of entries that are kept for others who wait for the same
 _MOST_AFTER_WAITING: Final = 1000  # entries for who did not say how many
 
 
@@ -71,6 +72,17 @@ def _read(
 def xread(session: Session, args: Args) -> bytes | Wait:
     count, block_ms, keys, texts = _parse(args)
     wanted = [(key, _start(session.topics.get(key), text)) for key, text in zip(keys, texts, strict=True)]
+    nothing = replies.null_array(session.version)
+    may_wait = block_ms is not None and not session.is_in_exec
+
+    def wait(*, is_due: bool) -> Wait:
+        seconds = block_ms / 1000 if block_ms else None
+        most = count or _MOST_AFTER_WAITING
+        return Wait(keys, seconds, lambda: _attempt(session, wanted, most), nothing, is_due=is_due)
+
+    if may_wait and session.house.is_resting():
+        # Hundreds who come back at once for the next entry would leave no time to publish it.
+        return wait(is_due=True)
     found: list[bytes] = []
     for key, start in wanted:
         topic = session.topics.get(key)
@@ -78,12 +90,7 @@ def xread(session: Session, args: Args) -> bytes | Wait:
             found.append(replies.bulk(key) + show_all(records))
     if found:
         return _answer(found, session.version)
-    nothing = replies.null_array(session.version)
-    if block_ms is None or session.is_in_exec:
-        return nothing
-    seconds = block_ms / 1000 if block_ms else None
-    most = count or _MOST_AFTER_WAITING
-    return Wait(keys, seconds, lambda: _attempt(session, wanted, most), nothing)
+    return wait(is_due=False) if may_wait else nothing
 
 
 def _attempt(session: Session, wanted: list[tuple[bytes, EntryId]], most: int) -> bytes | None:
@@ -92,11 +99,24 @@ def _attempt(session: Session, wanted: list[tuple[bytes, EntryId]], most: int) -
         topic = session.topics.get(key)
         if topic is None:
             continue
-        records, position = topic.records(start, ids.LAST, most)
-        if records:
+        shown, position = _shown(session, topic, start, most)
+        if shown:
             session.rest_on(topic, position)
-            return _answer([replies.bulk(key) + show_all(records)], session.version)
+            return _answer([replies.bulk(key) + shown], session.version)
     return None
+
+
+def _shown(session: Session, topic: Topic, start: EntryId, most: int) -> tuple[bytes, int]:
+    """Entries and the position they rest on; nothing if there are none. Made once for all who ask for the same."""
+    house = session.house
+    asked = topic, topic.rebuilds, topic.newest_position(), start, most
+    known, shown, position = house.shown
+    if known != asked:
+        records, position = topic.records(start, ids.LAST, most)
+        shown = show_all(records) if records else b""
+        if len(shown) <= _MOST_KEPT:
+            house.shown = asked, shown, position
+    return shown, position
 
 
 def _answer(found: list[bytes], version: int) -> bytes:
