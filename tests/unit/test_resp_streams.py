@@ -586,3 +586,16 @@ def test_an_id_set_back_shows_later_entries_once(session: Session) -> None:
     add(session, "60-0")
     topic.settle(topic.newest_position())
     assert all_ids(session) == ["1-1", "60-0"]
+
+
+def test_more_entries_than_memory_should_hold_are_refused(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(session, *(f"{number}-0" for number in range(1, 30)))
+    monkeypatch.setattr("lamina.engines.topics.finding.MOST_BYTES", 100)
+    topic = session.topics.get(b"s")
+    assert topic is not None
+    assert b"use COUNT" in ask(session, "XREVRANGE", "s", "+", "-")
+    assert len(ask(session, "XREVRANGE", "s", "+", "-", "COUNT", 3)) == 3
+    topic.settle(topic.newest_position())
+    topic.tail = type(topic.tail)(topic.state.last_id)  # as after a restart
+    assert b"use COUNT" in ask(session, "XRANGE", "s", "-", "+")
+    assert len(ask(session, "XRANGE", "s", "-", "+", "COUNT", 3)) == 3

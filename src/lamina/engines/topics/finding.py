@@ -66,8 +66,7 @@ class Finder:
                 found += some
                 size += sum(map(len, some))
                 position = batch.times[last]
-                if size > MOST_BYTES:
-                    raise BadTopic(f"more than {MOST_BYTES >> 20} MiB of entries were asked for", hint="use COUNT")
+                check_size(size)
             if len(found) == most:
                 self._remember(found[-1], segment, batch, looked)
                 break
@@ -224,6 +223,12 @@ class _Nowhere(Enum):
 
 
 _NO_ENTRY, _GONE = _Nowhere
+
+
+def check_size(size: int) -> None:
+    """Raises: BadTopic if so many bytes are more than anybody gets at once."""
+    if size > MOST_BYTES:
+        raise BadTopic(f"more than {MOST_BYTES // MIB} MiB of entries were asked for at once: use COUNT")
 
 
 def read_piece(segment: Segment, start: int, end: int) -> list[Found]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from lamina.clock import Clock, SystemClock
 from lamina.engines import logged
 from lamina.engines.topics import checkpoint, codec, entries, ids
-from lamina.engines.topics.finding import Finder, Found
+from lamina.engines.topics.finding import Finder, Found, check_size
 from lamina.engines.topics.front import Front
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.tail import MOST_BYTES, Tail
@@ -340,9 +340,7 @@ class Topic(logged.Logged):
     ) -> tuple[list[bytes], int]:
         """The same as they are in the log."""
         if newest_first:
-            with self.lock:
-                found = list(islice(self._entries(start, end, newest_first=True), count))
-            return [one.payload for one in found], max((one.position for one in found), default=0)
+            return self._records_backwards(start, end, count)
         try:
             with self.lock:
                 return self._records(start, end, sys.maxsize if count is None else count)
@@ -366,6 +364,17 @@ class Topic(logged.Logged):
                 positions, records = [positions[place] for place in there], [records[place] for place in there]
             if records:
                 found, position = found + records, positions[-1]
+        return found, position
+
+    def _records_backwards(self, start: EntryId, end: EntryId, count: int | None) -> tuple[list[bytes], int]:
+        found: list[bytes] = []
+        position = size = 0
+        with self.lock:
+            for one in islice(self._entries(start, end, newest_first=True), count):
+                found.append(one.payload)
+                position = max(position, one.position)
+                size += len(one.payload)
+                check_size(size)
         return found, position
 
     def _cannot_be_read(self, error: codec.BadRecord) -> Corruption:

@@ -225,8 +225,10 @@ class Waiter:
 
     async def _happened(self, wait: Wait) -> None:
         assert wait.happens is not None
-        await wait.happens()
-        self._task = None
+        try:
+            await wait.happens()
+        finally:
+            self._task = None
         self.try_again()
 
     def try_again(self) -> None:
