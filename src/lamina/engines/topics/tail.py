@@ -7,7 +7,7 @@ from typing import Final
 
 from lamina.engines.topics.ids import EntryId
 
-MOST_BYTES: Final = 1 << 20
+MOST_BYTES: Final = 256 << 10  # what was just written is still in the processor's cache then
 
 
 class Tail:

@@ -40,6 +40,7 @@ from lamina.log.writer import Log
 if TYPE_CHECKING:
     from lamina.engines.topics.groups import Groups
 
+_LAST = ids.LAST
 GROUPS = "groups"
 """The folder of its groups' log, in its own."""
 
@@ -185,9 +186,9 @@ class Topic(logged.Logged):
         last = self.state.last_id
         if last < self._first_of_now:
             return self._first_of_now
-        if last == ids.LAST:
+        if last == _LAST:
             raise BadTopic("The stream has exhausted the last possible ID, unable to add more items")
-        return EntryId(last + 1)
+        return last + 1  # type: ignore[return-value]  # a call to say that it is an id would cost as much again
 
     def add(self, fields: Sequence[bytes], id: EntryId | None = None) -> tuple[EntryId, int]:
         """Add an entry. Returns its id and the position of its record.
