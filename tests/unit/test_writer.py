@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -379,3 +380,29 @@ class TestThreads:
             gate.set()
             leader.join()
         lab.log.wait(position)
+
+
+def test_a_log_closes_while_its_commit_thread_is_about_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread has taken the log off its list and waits for the lock that closing holds."""
+    log = Log.open(str(tmp_path), options=LogOptions(sync=OS))
+    began, may_go_on = threading.Event(), threading.Event()
+    run_round = log.run_round
+
+    def late(**words: bool) -> float | None:
+        began.set()
+        may_go_on.wait(5)
+        return run_round(**words)
+
+    monkeypatch.setattr(log, "run_round", late)
+    log.append(b"x")
+    log.nudge()
+    assert began.wait(5)
+    closing = threading.Thread(target=log.close, daemon=True)
+    closing.start()
+    while not isinstance(log.failure, LogClosed):
+        closing.join(0.001)
+    may_go_on.set()
+    closing.join(10)
+    assert not closing.is_alive()

@@ -470,22 +470,25 @@ class Log(Positions):
         """
         if self._committer is not None:
             self._committer.forget(self)
-        with self._commit:
-            if isinstance(self._failure, LogClosed):
-                return
-            had_failed = self._failure is not None
-            try:
-                self._round()
-                error = self._failure or self._round_error
-                if self._failure is None:
-                    self._tail.close_in_order(self._last_stamp)
-                self._publish()
-            finally:
-                self._tail.abandon()
-                self._fail(LogClosed(f"{self.reader.folder}: the log is closed", hint="open it again"))
-                self._held.release()
-                if self._committer is not None and self._owns_committer:
-                    self._committer.stop()
+        try:
+            with self._commit:
+                if isinstance(self._failure, LogClosed):
+                    return
+                had_failed = self._failure is not None
+                try:
+                    self._round()
+                    error = self._failure or self._round_error
+                    if self._failure is None:
+                        self._tail.close_in_order(self._last_stamp)
+                    self._publish()
+                finally:
+                    self._tail.abandon()
+                    self._fail(LogClosed(f"{self.reader.folder}: the log is closed", hint="open it again"))
+                    self._held.release()
+        finally:
+            # Without the lock: the thread may just be waiting for it, and would never end.
+            if self._committer is not None and self._owns_committer:
+                self._committer.stop()
         if error is not None and not had_failed:
             raise error.with_traceback(None)
 
