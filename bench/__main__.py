@@ -12,7 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from bench import cases_append, cases_big, cases_group, cases_jobs, cases_jobs_engine, cases_scan
+from bench import (
+    cases_append,
+    cases_big,
+    cases_group,
+    cases_jobs,
+    cases_jobs_engine,
+    cases_scan,
+    cases_topics_engine,
+    cases_topics_files,
+    cases_topics_restart,
+    cases_topics_wire,
+)
 from bench.runner import Case, Context, Skipped
 
 CASES = [
@@ -22,6 +33,10 @@ CASES = [
     *cases_big.CASES,
     *cases_jobs.CASES,
     *cases_jobs_engine.CASES,
+    *cases_topics_wire.CASES,
+    *cases_topics_files.CASES,
+    *cases_topics_restart.CASES,
+    *cases_topics_engine.CASES,
 ]
 DEFAULT_FOLDER = ".bench"  # on the disk of the project, for the temporary folder of the system may be memory
 NOTABLE = 0.10

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from integration import redis_peer
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,3 +56,38 @@ def test_compare_flags_what_changed_by_more_than_a_tenth(tmp_path: Path) -> None
 
     assert "WORSE" not in same
     assert "WORSE" in slower
+
+
+@pytest.mark.skipif(redis_peer.PROGRAM is None, reason=redis_peer.MISSING)
+def test_topics_are_compared_with_a_redis(tmp_path: Path) -> None:
+    out, files = tmp_path / "out.json", tmp_path / "files"
+    cases = ["topics_xadd_always_P16", "topics_fan_out_200", "topics_xread_files", "topics_restart_2GB_redis"]
+
+    bench("--scale", "0.001", "--dir", str(files), "--json", str(out), *(f"--case={case}" for case in cases))
+
+    rows = {row["case"]: row for row in json.loads(out.read_text())}
+    assert list(rows) == cases
+    assert all(row["ratio"] > 0 for row in rows.values())
+    assert rows["topics_xadd_always_P16"]["bare fdatasync us"] > 0
+    assert rows["topics_xread_files"]["entries"] % 1000 == 0
+    assert list(files.iterdir()) == []
+
+
+def test_what_needs_a_redis_is_skipped_with_a_line_where_there_is_none(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    words = ["--case", "topics_xadd", "--dir", str(tmp_path / "files"), "--json", str(out)]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", *words],
+        cwd=ROOT,
+        env={**os.environ, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    lines = done.stderr.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert len(lines) == 4
+    assert all("skipped, needs redis-server" in line for line in lines)
+    assert json.loads(out.read_text()) == []
