@@ -7,10 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
+import click
 import pytest
+import redis
 
+from integration.lamina_server import LaminaServer
 from lamina import errors
 from lamina.engines.jobs import codec
 from lamina.engines.topics import codec as topic_codec
@@ -18,7 +23,9 @@ from lamina.engines.topics import ids
 from lamina.log import LogOptions, frame
 from lamina.log.formats import ALL, JOBS, PLAIN, TOPIC
 from lamina.log.index import Index, State
-from lamina.units import parse_time
+from lamina.server.resp.commands import COMMANDS
+from lamina.server.resp.table import FACTS
+from lamina.units import MIB, parse_time
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -49,6 +56,31 @@ def test_the_python_of_a_document_runs(path: str, tmp_path: Path) -> None:
     assert script
     result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_the_python_of_the_page_about_a_topic_server_does_as_it_says(tmp_path: Path) -> None:
+    publish, subscribe, take_over = code_blocks("docs/how-to/run-a-topic-server.md", "python")
+    take_over = subscribe.partition("after = ")[0].replace('"ann"', '"bob"') + take_over.replace("60_000", "0")
+    with LaminaServer(tmp_path / "data") as server, redis.Redis(port=server.port) as client:
+
+        def run(script: str) -> subprocess.Popen[str]:
+            command = [sys.executable, "-u", "-c", script.replace("port=6380", f"port={server.port}")]
+            return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+        with run(publish) as publisher:
+            assert publisher.wait() == 0
+        assert client.xlen("orders") == 1001
+        with run(subscribe) as subscriber:
+            assert subscriber.stdout is not None
+            lines = list(islice(subscriber.stdout, 1001))  # for ever: it waits for more
+            subscriber.kill()
+        assert all(line.startswith("sending {") for line in lines)
+        assert len(lines) == 1001
+        client.xadd("orders", {"item": "coffee"})
+        client.xreadgroup("mailers", "carl", {"orders": ">"})
+        with run(take_over) as other:
+            assert other.wait() == 0
+        assert client.xpending("orders", "mailers")["pending"] == 0
 
 
 def test_the_example_of_the_readme_has_twenty_lines() -> None:
@@ -124,15 +156,70 @@ def test_every_error_is_documented_with_its_code_and_whether_to_try_again() -> N
 
 
 def test_every_command_and_option_is_documented() -> None:
-    from lamina.cli.demo import demo
-    from lamina.cli.log import log
-
+    """Each option in the part of the page that is about its command."""
     page = text("docs/reference/cli.md")
-    for name, command in [("demo", demo), *((f"log {name}", each) for name, each in log.commands.items())]:
-        assert f"lamina {name}" in page
+    for name, command in _cli_commands():
+        if isinstance(command, click.Group):
+            continue
+        parts = [part for part in re.split(r"\n(?=##)", page) if re.match(rf"#+ lamina {name}\b(?!-)", part)]
+        assert parts, f"lamina {name} has no part"
         for parameter in command.params:
-            if parameter.opts[0].startswith("-"):
-                assert any(option in page for option in parameter.opts), f"{name} {parameter.opts}"
+            options = [option for option in parameter.opts if option.startswith("-")]
+            if options:
+                assert any(_has_word(part, option) for part in parts for option in options), f"{name} {options}"
+
+
+def test_every_command_that_is_documented_is_there() -> None:
+    page = text("docs/reference/cli.md")
+    named = set(re.findall(r"^#+ lamina ((?:[a-z-]+)(?: [a-z]+)?)\b", page, re.MULTILINE))
+    assert named == {name for name, _ in _cli_commands()}
+
+
+def _cli_commands() -> Iterator[tuple[str, click.Command]]:
+    """By the words behind ``lamina``; families of commands, and what is in them."""
+    from lamina.cli.demo import demo
+    from lamina.cli.jobs import jobs
+    from lamina.cli.log import log
+    from lamina.cli.serve import serve, workq_server
+    from lamina.cli.topics import topics
+
+    for command in (demo, jobs, log, serve, topics, workq_server):
+        yield str(command.name), command
+        if isinstance(command, click.Group):
+            yield from ((f"{command.name} {name}", each) for name, each in command.commands.items())
+
+
+def _has_word(part: str, word: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", part) is not None
+
+
+def test_every_option_of_the_server_is_documented_with_its_default() -> None:
+    from lamina.cli.serve import serve
+
+    rows = dict(re.findall(r"^\| `(--[a-z-]+)` \| (.*?) \|", text("docs/reference/options.md"), re.MULTILINE))
+    assert set(rows) == {option for parameter in serve.params for option in parameter.opts}
+    for parameter in serve.params:
+        if isinstance(parameter.default, int) and not isinstance(parameter.default, bool):
+            shown = str(parameter.default), f"{parameter.default // MIB} MiB"
+            assert rows[parameter.opts[0]] in shown, parameter.opts
+
+
+def test_every_command_of_the_resp_door_is_documented_and_no_other() -> None:
+    known = {
+        each.name for facts in FACTS.values() for each in (facts, *facts.subcommands.values()) if each.name in COMMANDS
+    }
+    assert known == set(COMMANDS)
+    rows = re.findall(r"^\| (`[A-Z].*?) (?<!\\)\| ", text("docs/reference/resp.md"), re.MULTILINE)
+    named = [_resp_name(words) for row in rows for words in re.findall(r"`([A-Z][A-Z-]+(?: [^`]*)?)`", row)]
+    assert set(named) == known
+
+
+def _resp_name(words: str) -> bytes:
+    """The name of the command that ``words`` are an example of: ``xgroup|create``."""
+    name, *more = words.lower().encode().split()
+    assert name in FACTS, words
+    below = more[0] if more and words.split()[1].isupper() else b""
+    return b"%b|%b" % (name, below) if below and FACTS[name].subcommands else name
 
 
 def test_every_promise_names_a_test_that_exists() -> None:

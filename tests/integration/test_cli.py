@@ -281,6 +281,13 @@ def test_the_demo_runs_and_loses_nothing() -> None:
     assert found["crash"]["lost"] == 0
     assert len(found["crash"]["torn"]) == 1
     assert [policy["policy"] for policy in found["policies"]] == ["always", "interval(50 ms)", "os"]
+    jobs, topics = found["jobs"], found["topics"]
+    assert (jobs["lost"], jobs["twice"], jobs["undone"], jobs["finished"]) == (0, 0, 0, jobs["jobs"])
+    assert (topics["missing"], topics["undue"]) == (0, 0)
+    assert 0 < topics["seen_before"] < topics["published"]
+    assert topics["seen_before"] + topics["seen_after"] - topics["twice"] == topics["published"]
+    assert topics["twice"] <= topics["pending"]
+    assert topics["as_of"]["messages"] == topics["published"] - topics["as_of"]["first"]
 
 
 def test_help_names_every_verb() -> None:

@@ -103,3 +103,6 @@ def test_the_same_are_picked(payloads: list[bytes], start: ids.EntryId, end: ids
         data += payload + b"-"
     words = (memoryview(data), offsets, lengths, start, end, most, has)
     assert outcome(compiled.pick, *words) == outcome(plain.pick, *words)
+    for first in range(len(payloads)):
+        places = (memoryview(data), offsets, lengths, first)
+        assert outcome(compiled.run_from, *places) == outcome(plain.run_from, *places)

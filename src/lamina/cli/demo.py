@@ -41,11 +41,12 @@ Tick = Callable[[int], None]
 )
 @as_json
 def demo(keep: str | None, as_json: bool) -> None:
-    """See lamina at work: durability, crashes of a log and of a job server, and a look into the past.
+    """See lamina at work: durability, crashes of a log, a job server and a subscriber, and a look into the past.
 
     Takes a few seconds, writes to a temporary folder, and leaves nothing behind (but see --keep).
     """
     from lamina.cli.demo_jobs import jobs_part
+    from lamina.cli.demo_topics import topics_part
 
     folder = Path(keep) if keep else Path(tempfile.mkdtemp(prefix="lamina-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,6 +58,7 @@ def demo(keep: str | None, as_json: bool) -> None:
             "crash": _crash(folder / "orders", show),
             "as_of": _as_of(folder / "orders", show),
             "jobs": jobs_part(folder / "served", show),
+            "topics": topics_part(folder / "served", show),
         }
     finally:
         if not keep:
@@ -67,7 +69,7 @@ def demo(keep: str | None, as_json: bool) -> None:
         _print_summary(summary)
         if keep:
             _say(f'\nThe files are in {folder}: try "lamina log dump {folder / "orders"}"')
-            _say(f'and "lamina jobs ls --data {folder / "served"}".')
+            _say(f'and "lamina jobs ls --data {folder / "served"}", or "lamina topics ls" with the same words.')
 
 
 def _say(text: str) -> None:
@@ -169,10 +171,11 @@ def _as_of(folder: Path, show: Callable[[str], None]) -> dict[str, object]:
 
 
 def _print_summary(summary: dict[str, object]) -> None:
-    policies, crash, jobs = summary["policies"], summary["crash"], summary["jobs"]
+    policies, crash, jobs, topics = (summary[part] for part in ("policies", "crash", "jobs", "topics"))
     assert isinstance(policies, list)
     assert isinstance(crash, dict)
     assert isinstance(jobs, dict)
+    assert isinstance(topics, dict)
     _say("")
     print_table(
         ["policy", "records ", "records/s ", "syncs ", "an acknowledged record survives"],
@@ -183,3 +186,7 @@ def _print_summary(summary: dict[str, object]) -> None:
     is_right = jobs["finished"] == jobs["jobs"] and not (jobs["lost"] or jobs["twice"] or jobs["undone"])
     verdict = "none was lost, doubled or undone" if is_right else "SOME WERE LOST, DOUBLED OR UNDONE"
     _say(f"The jobs: {jobs['acknowledged']} acknowledged, {verdict}; {jobs['finished']} of {jobs['jobs']} completed.")
+    is_right = not (topics["missing"] or topics["undue"])
+    verdict = "the subscriber missed none" if is_right else "THE SUBSCRIBER MISSED SOME, OR GOT SOME THAT WERE DONE"
+    again = f"{topics['twice']} came twice, not acknowledged when it was killed"
+    _say(f"The topic: {topics['published']} messages published, {verdict}; {again}.")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import select
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -12,63 +9,28 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 from uuid import uuid4
 
+from lamina.cli.demo_server import HOST, PATIENCE_S, Server
 from lamina.cli.jobs_place import STATES, list_facts
-from lamina.cli.jobs_work import stoppable, undisturbed
+from lamina.cli.jobs_work import stoppable
 from lamina.client.workq import WorkqClient
-from lamina.errors import Disconnected, DuplicateJob, LaminaError
+from lamina.errors import Disconnected, DuplicateJob
 
 JOBS: Final = 200
 KILL_AFTER: Final = 80  # completed jobs
 _BATCH: Final = 4
-_PATIENCE_S: Final = 60
 
 
-class Server:
-    """``lamina serve`` as a process. It is gone when the ``with`` ends, however that ends."""
+class JobServer(Server):
+    """``lamina serve`` with its workq door."""
 
     def __init__(self, data: Path) -> None:
-        self._data = data
-        self._process: subprocess.Popen[str] | None = None
-        self.port = 0
-
-    def __enter__(self) -> Server:
-        command = [sys.executable, "-m", "lamina", "serve", "--data", str(self._data)]
-        command += ["--workq", "127.0.0.1:0", "--resp", "off", "--sync", "always"]
-        pipe = subprocess.PIPE
-        try:
-            with undisturbed():
-                self._process = subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True)  # noqa: S603
-            assert self._process.stdout is not None
-            self.port = _read_port(self._process.stdout)
-        except BaseException:
-            self.kill()
-            raise
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self.kill()
-
-    def kill(self) -> None:
-        """With SIGKILL: it has no chance to do anything."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+        super().__init__(data, "workq")
 
     def client(self) -> WorkqClient:
-        return WorkqClient("127.0.0.1", self.port)
-
-
-def _read_port(said: IO[str]) -> int:
-    """From the line that a server says when it is ready."""
-    line = said.readline() if select.select([said], [], [], _PATIENCE_S)[0] else "it says nothing"
-    if "workq on 127.0.0.1:" not in line:
-        raise LaminaError(f"the server did not start: {line.strip()}")
-    return int(line.split("127.0.0.1:")[1].split(",")[0])
+        return WorkqClient(HOST, self.port)
 
 
 class Orders:
@@ -98,7 +60,7 @@ class Orders:
                 if len(self.completed) == KILL_AFTER:
                     self.are_under_way.set()
 
-    def until_the_kill(self, server: Server, do: Callable[[WorkqClient], None]) -> None:
+    def until_the_kill(self, server: JobServer, do: Callable[[WorkqClient], None]) -> None:
         try:
             with server.client() as client:
                 do(client)
@@ -113,17 +75,17 @@ def jobs_part(folder: Path, show: Callable[[str], None]) -> dict[str, int]:
     orders = Orders()
     show("\nA job server, sync always: one client adds orders, another does them; we kill the server with SIGKILL ...")
     with stoppable():
-        with ThreadPoolExecutor(2) as pool, Server(folder) as server:
+        with ThreadPoolExecutor(2) as pool, JobServer(folder) as server:
             adding = pool.submit(orders.until_the_kill, server, orders.add)
-            working = pool.submit(orders.until_the_kill, server, lambda client: orders.work(client, _PATIENCE_S))
-            orders.are_under_way.wait(_PATIENCE_S)
+            working = pool.submit(orders.until_the_kill, server, lambda client: orders.work(client, PATIENCE_S))
+            orders.are_under_way.wait(PATIENCE_S)
             server.kill()
             for each in (adding, working):
                 each.result()
         added, completed = len(orders.added), len(orders.completed)
         show(f"  acknowledged: {added} orders added, {completed} of them completed")
         started = time.perf_counter()
-        with Server(folder) as server, server.client() as client:
+        with JobServer(folder) as server, server.client() as client:
             restarted_ms = round((time.perf_counter() - started) * 1000)
             places = {state: _ids(client, orders.queue, state) for state in STATES}
             found = Counter(id for ids in places.values() for id in ids)

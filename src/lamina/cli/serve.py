@@ -158,7 +158,7 @@ def _address(text: str, *, insecure: bool) -> Address:
     if address.host not in _LOOPBACK and not insecure:
         raise BadOption(
             f"{address} is open to other machines and there is no authentication",
-            hint="listen on 127.0.0.1, or say --insecure if the network is yours",
+            hint="listen on 127.0.0.1, set a password (RESP only), or say --insecure if the network is yours",
         )
     return address
 

@@ -139,15 +139,21 @@ class Reader:
             yield from reversed(records)
 
     def batches(
-        self, *, after: int | None = None, begin: tuple[FileName, int] | None = None, window: int = WINDOW
+        self,
+        *,
+        after: int | None = None,
+        begin: tuple[FileName, int] | None = None,
+        names: list[FileName] | None = None,
+        window: int = WINDOW,
     ) -> Iterator[tuple[Segment, Batch]]:
         """Everything, as columns, the kernel's marks included: the fastest way through a log.
 
         With ``after``, everything past that time and perhaps a little before it, up to where the index leads. With
         ``begin``, everything from that record on: its file and its offset; if the file is gone, from the one behind it.
-        A batch is valid until the next one is asked for. Raises: Corruption.
+        A batch is valid until the next one is asked for. ``names``: of all files, if they are known.
+        Raises: Corruption.
         """
-        names = self.segments()
+        names = self.segments() if names is None else names
         before: tuple[FileName, int, int] | None = None  # name, size and last time of the file before
         last_data = 0
         first = 0

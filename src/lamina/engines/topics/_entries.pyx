@@ -219,6 +219,22 @@ def decode(bytes payload not None):
     return number_of(ms, sequence), fields
 
 
+def run_from(const uint8_t[:] data, const long long[:] offsets, const long long[:] lengths, Py_ssize_t first):
+    cdef Items items
+    cdef uint64_t ms, sequence, last_ms, last_sequence
+    cdef Py_ssize_t at, count = len(offsets), found = 0
+    cdef int kind
+    for at in range(first, count):
+        kind = begin_entry(&items, &data[0] + offsets[at], lengths[at], &ms, &sequence)
+        if kind < 0:
+            raise BadRecord("no id where one has to be")
+        if kind == 0:
+            break
+        found += 1
+        last_ms, last_sequence = ms, sequence
+    return found, number_of(last_ms, last_sequence) if found else None
+
+
 def pick(const uint8_t[:] data, const long long[:] offsets, const long long[:] lengths, object start, object end,
          Py_ssize_t most, object has):
     cdef Items items

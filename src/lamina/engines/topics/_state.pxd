@@ -4,4 +4,4 @@ cdef class State:
     cdef public long long added, length
     cdef public list deleted
     cdef public bint exists
-    cpdef add(self, object id)
+    cpdef add(self, object id, long long count=*)

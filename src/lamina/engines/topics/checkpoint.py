@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from lamina.engines.topics import codec
-from lamina.engines.topics.entries import entry_id
+from lamina.engines.topics.entries import entry_id, run_from
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.state import State
 from lamina.errors import Corruption, StorageError
@@ -83,17 +83,26 @@ def _replay(state: State, reader: Reader, after: int | None) -> int:
     """Returns how many records there were."""
     replayed = 0
     for segment, batch in reader.batches(after=after):
-        for number in range(len(batch.times)):
-            if after is not None and batch.times[number] <= after:
-                continue
-            payload = batch.payload(number)
-            if not segment.format.is_mark(payload):
-                replayed += 1
-                try:
+        number = 0
+        while after is not None and number < len(batch.times) and batch.times[number] <= after:
+            number += 1
+        while number < len(batch.times):
+            try:
+                count, last = run_from(batch.data, batch.offsets, batch.lengths, number)
+                if last is not None:
+                    state.add(last, count)
+                else:
+                    payload = batch.payload(number)
+                    if segment.format.is_mark(payload):
+                        number += 1
+                        continue
+                    count = 1
                     state.apply(payload)
-                except codec.BadRecord as error:
-                    offset = batch.record_offset(number)
-                    raise Corruption(segment.name.name, offset, f"no record of a topic: {error}") from error
+            except codec.BadRecord as error:
+                offset = batch.record_offset(number)
+                raise Corruption(segment.name.name, offset, f"no record of a topic: {error}") from error
+            number += count
+            replayed += count
     return replayed
 
 

@@ -4,7 +4,6 @@
     [2, ms, sequence, ms, sequence ...]                  these entries were deleted
     [3, ms, sequence, count]                             all up to this id were trimmed, so many of them were alive
     [4, ms, sequence, added, deleted-ms, deleted-seq]    last id, entries ever added and largest deleted id were set
-    [5, name]                                            the name of the topic, where its folder cannot hold it
 
 Numbers are unsigned and as short as they can be, names and values are bytes. Kind 0 is the kernel's (log/formats.py).
 """
@@ -17,7 +16,7 @@ from typing import Final
 
 from lamina.engines.topics.ids import EntryId
 
-ENTRY, DELETED, TRIMMED, SET, NAMED = range(1, 6)
+ENTRY, DELETED, TRIMMED, SET = range(1, 5)
 
 _U8: Final = struct.Struct(">BB")
 _U16: Final = struct.Struct(">BH")
@@ -56,10 +55,6 @@ def encode_trimmed(id: EntryId, count: int) -> bytes:
 def encode_set(last: EntryId, added: int, max_deleted: EntryId) -> bytes:
     numbers = (last >> 64, last & _SEQUENCE, added, max_deleted >> 64, max_deleted & _SEQUENCE)
     return b"".join((array_head(6), b"\x04", *map(number, numbers)))
-
-
-def encode_name(name: bytes) -> bytes:
-    return b"".join((array_head(2), b"\x05", bytes_head(len(name)), name))
 
 
 def number(value: int) -> bytes:

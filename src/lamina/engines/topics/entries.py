@@ -50,6 +50,22 @@ def show(id: EntryId) -> bytes:
     return b"%d-%d" % (id >> 64, id & _SEQUENCE)
 
 
+def run_from(
+    data: memoryview, offsets: Sequence[int], lengths: Sequence[int], first: int
+) -> tuple[int, EntryId | None]:
+    """How many records of a batch, from the number ``first`` on, are entries one behind the other; and the last id.
+
+    Raises: BadRecord.
+    """
+    last: EntryId | None = None
+    for at in range(first, len(offsets)):
+        id = entry_id(bytes(data[offsets[at] : offsets[at] + lengths[at]]))
+        if id is None:
+            return at - first, last
+        last = id
+    return len(offsets) - first, last
+
+
 def pick(
     data: memoryview,
     offsets: Sequence[int],

@@ -45,6 +45,7 @@ class Finder:
         self._reader = reader
         self._known: OrderedDict[int, EntryId] = OrderedDict()
         self._firsts: dict[str, EntryId] = {}  # of each file the id of its first entry
+        self._listed: tuple[FileName, list[FileName]] | None = None  # all files when this one was the newest
         self._behind: OrderedDict[EntryId, tuple[FileName, int]] = OrderedDict()
         """Where those go on who read up to an id: most come back for what is behind it."""
 
@@ -59,7 +60,8 @@ class Finder:
         found: list[bytes] = []
         position = size = 0
         window = _WINDOW if most <= _FEW else WINDOW
-        for segment, batch in self._reader.batches(begin=self._begin(start), window=window):
+        names = self._names()
+        for segment, batch in self._reader.batches(begin=self._begin(start, names), names=names, window=window):
             left = most - len(found)
             some, last, looked, is_over = pick(batch.data, batch.offsets, batch.lengths, start, end, left, has)
             if some:
@@ -74,12 +76,22 @@ class Finder:
                 break
         return found, position
 
-    def _begin(self, start: EntryId) -> tuple[FileName, int] | None:
+    def _names(self) -> list[FileName]:
+        """Of all files; perhaps of some that are gone, in which nobody looks for anything any more."""
+        live = self._reader.live
+        newest = None if live is None else live.readable
+        if newest is None or self._listed is None or self._listed[0] != newest[0]:
+            names = self._reader.segments()
+            if newest is None:
+                return names
+            self._listed = newest[0], names
+        return self._listed[1]
+
+    def _begin(self, start: EntryId, names: list[FileName]) -> tuple[FileName, int] | None:
         """The file and the offset at which reading forward meets ``start``; None: at the very start."""
         known = self._behind.pop(start, None)
         if known is not None:
             return known
-        names = self._reader.segments()
         place = self._locate(names, start)
         return None if place is None else (names[place.file], place.offset)
 
@@ -96,7 +108,8 @@ class Finder:
 
         Raises: Corruption, DiskError.
         """
-        for _, batch in self._reader.batches(begin=self._begin(start), window=_WINDOW):
+        names = self._names()
+        for _, batch in self._reader.batches(begin=self._begin(start, names), names=names, window=_WINDOW):
             for number in range(len(batch.times)):
                 payload = batch.payload(number)
                 id = entry_id(payload)
@@ -107,7 +120,7 @@ class Finder:
 
     def backwards(self, start: EntryId, end: EntryId) -> Iterator[Found]:
         """The same, newest first."""
-        names = self._reader.segments()
+        names = self._names()
         place = self._locate(names, end)
         if place is None:
             return

@@ -46,14 +46,15 @@ class State:
             last, added, max_deleted = items.id(), items.number(), items.id()
             items.end()
             self.set(last, added, max_deleted)
-        elif kind != codec.NAMED:
+        else:
             raise codec.BadRecord(f"a record of the unknown kind {kind}")
         self.exists = True
 
-    def add(self, id: EntryId) -> None:
+    def add(self, id: EntryId, count: int = 1) -> None:
+        """Entries were added, the last of them under ``id``."""
         self.last_id = id
-        self.added += 1
-        self.length += 1
+        self.added += count
+        self.length += count
         self.exists = True
 
     def delete(self, ids: list[EntryId]) -> None:
