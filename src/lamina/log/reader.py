@@ -212,7 +212,7 @@ class Reader:
             if is_newest and (header_is_torn(header, None) or min(len(header), end) < HEADER_SIZE):
                 file.close()
                 return None
-            return Segment(name, file, check_header(file, name.name), end, is_newest=is_newest)
+            return Segment(name, file, check_header(file, name.name, header=header), end, is_newest=is_newest)
         except BaseException:
             file.close()
             raise

@@ -12,6 +12,7 @@ from lamina.log.formats import HEADER
 from lamina.log.frame import Stop
 
 HEADER_SIZE: Final = HEADER.size
+_SMALL: Final = 1024
 WINDOW: Final = 256 << 10  # stays in the processor's cache between read and scan
 
 
@@ -91,16 +92,24 @@ class FileScan:
 
 def read_record(file: File, at: int, end: int, max_payload: int = frame.MAX_PAYLOAD) -> frame.Head | Stop:
     """Head of the record at ``at`` (offsets in the file) if it is whole and right, else why not."""
+    found = read_whole(file, at, end, max_payload)
+    return found if isinstance(found, Stop) else found[0]
+
+
+def read_whole(file: File, at: int, end: int, max_payload: int = frame.MAX_PAYLOAD) -> tuple[frame.Head, bytes] | Stop:
+    """The same with its payload."""
     if at >= end:
         return Stop.END if at == end else Stop.TRUNCATED
-    start = read_at(file, at, min(frame.TIME.size + frame.MAX_UVARINT, end - at))
-    head = frame.decode_head(start, 0, len(start), max_payload)
+    data = read_at(file, at, min(_SMALL, end - at))  # most are whole then, and were read at once
+    head = frame.decode_head(data, 0, len(data), max_payload)
     if isinstance(head, Stop):
         return head
     if at + head.end > end:
         return Stop.TRUNCATED
-    data = read_at(file, at, head.end)  # shorter than that if the file was cut back meanwhile
-    found = kernel.scan(data, 0, len(data), max_payload)
+    if head.end > len(data):
+        data = read_at(file, at, head.end)  # shorter than that if the file was cut back meanwhile
+    found = kernel.scan(data, 0, min(head.end, len(data)), max_payload)
     if not len(found.times):
         return found.why
-    return frame.Head(head.time_ns, at + head.payload_at, head.size)
+    payload = data[head.payload_at : head.payload_at + head.size]
+    return frame.Head(head.time_ns, at + head.payload_at, head.size), payload

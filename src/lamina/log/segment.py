@@ -39,9 +39,9 @@ def header_is_torn(header: bytes, format: Format | None) -> bool:
     return header != format.header and format.header.startswith(rest)
 
 
-def check_header(file: File, name: str, expected: Format | None = None) -> Format:
-    """Tell what kind of file it is. Raises: Corruption for a torn header; WrongFormat."""
-    header = read_header(file)
+def check_header(file: File, name: str, expected: Format | None = None, header: bytes | None = None) -> Format:
+    """Tell what kind of file it is (``header``: if it is known). Raises: Corruption for a torn one; WrongFormat."""
+    header = read_header(file) if header is None else header
     if header_is_torn(header, expected) or len(header) < HEADER_SIZE:
         raise Corruption(name, 0, "the file is empty" if not header else "the header is cut short")
     format = identify(name, header)

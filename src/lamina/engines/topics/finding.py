@@ -6,20 +6,20 @@ bisection over its points, reading one record at each that is asked. What a poin
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from lamina.engines.topics.entries import entry_id, pick
-from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.ids import EntryId, ms_of
 from lamina.errors import BadTopic, Corruption
-from lamina.log.files import read_at
-from lamina.log.frame import REASONS, Head, Stop
+from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index
 from lamina.log.naming import FileName
 from lamina.log.reader import Reader, Segment
-from lamina.log.scan import HEADER_SIZE, WINDOW, Batch, FileScan, read_record
+from lamina.log.scan import HEADER_SIZE, WINDOW, Batch, FileScan, read_whole
 from lamina.units import MIB
 
 MOST_BYTES: Final = 256 * MIB
@@ -187,14 +187,18 @@ class Finder:
             return None
         try:
             index = self._reader.index_of(segment)
-            low, high = 0, len(index.times)
+            low, high, step = 0, len(index.times), 1
+            # Ids and positions are both times, nearly always: begin where the id would be then, and look around there.
+            middle = max(bisect_right(index.times, ms_of(id) * 1_000_000) - 1, 0)
             while low < high:
-                middle = (low + high) // 2
+                if not low <= middle < high:
+                    middle = (low + high) // 2
                 found = self._entry_at(segment, index, middle)
                 if found is None or found > id:
-                    high = middle
+                    high, middle = middle, middle - step
                 else:
-                    low = middle + 1
+                    low, middle = middle + 1, middle + step
+                step *= 2
             return _Place(number, low - 1, index.offsets[low - 1]) if low else _Place(number, 0, HEADER_SIZE)
         finally:
             segment.file.close()
@@ -215,8 +219,9 @@ class Finder:
 
     def _entry_behind(self, segment: Segment, offset: int) -> EntryId | None:
         """Id of the first entry at or behind an offset; None if the file has none there."""
-        while isinstance(head := read_record(segment.file, offset, segment.end), Head):
-            id = entry_id(read_at(segment.file, head.payload_at, head.size))
+        while not isinstance(found := read_whole(segment.file, offset, segment.end), Stop):
+            head, payload = found
+            id = entry_id(payload)
             if id is not None:
                 return id
             offset = head.end

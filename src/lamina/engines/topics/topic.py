@@ -218,12 +218,14 @@ class Topic(logged.Logged):
         with self.lock:
             now_ns = self.clock.now_ns()
             self._freshen(now_ns)
-            with suppress(InputError, StorageError):
+            try:
                 self._check_room()
                 for fields in many:
                     id = self.next_id(now_ns)
                     positions.append(self._add(id, fields))
                     added.append(id)
+            except (InputError, StorageError):
+                pass
             self._has_grown()
         return added, positions
 

@@ -142,9 +142,10 @@ class Connection(client.Client):
     def _run_many(self, run: Run) -> None:
         session, done = self.session, 0
         if session.queue is None and session.is_known and not session.says_nothing and not session.skip_next:
-            added = None
-            with suppress(InputError, StorageError):
+            try:
                 added = runs.add(session, run)
+            except (InputError, StorageError):
+                added = None  # the commands tell why, one by one
             if added is not None and added.ids:
                 done = len(added.ids)
                 session.last_command, session.last_ns = b"xadd", self.house.clock.now_ns()
