@@ -218,7 +218,7 @@ class Waiter:
         waiting.add(self)
         if wait.is_due:
             for key in self.keys:
-                waiting.changed(key)
+                waiting.expect(key)
         if wait.seconds is not None:
             self._timer = connection.door.loop.call_later(wait.seconds, self._time_is_up)
         if wait.happens is not None:
@@ -232,15 +232,15 @@ class Waiter:
             self._task = None
         self.try_again()
 
-    def try_again(self) -> None:
-        self._try(self.wait.attempt)
+    def try_again(self) -> int:
+        return self._try(self.wait.attempt)
 
     def _time_is_up(self) -> None:
         answer = self.wait.time_is_up
         last = self.wait.attempt if self.wait.is_due else lambda: None  # it may have waited for its turn only
         self._try(lambda: last() or (answer() if callable(answer) else answer))
 
-    def _try(self, attempt: Callable[[], bytes | None]) -> None:
+    def _try(self, attempt: Callable[[], bytes | None]) -> int:
         connection = self.connection
         try:
             answer = attempt()
@@ -250,11 +250,12 @@ class Waiter:
             answer = connection._broken([connection.session.last_command])
         if answer is None:
             connection.session.marks = []
-            return
+            return 0
         self.give_up()
         connection.cancel = None
         connection.answer(answer)
         connection.work()
+        return len(answer)
 
     def give_up(self) -> bool:
         self.connection.session.is_waiting = False

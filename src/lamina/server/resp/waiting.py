@@ -1,8 +1,8 @@
-"""Clients that wait for a key to change, served in the order in which they began to wait.
+"""Clients that wait for a key to change, served in rounds, in the order in which they began to wait.
 
-They are served behind the turn of the loop in which a key changed. When many wait, that takes a while: then the next
-round comes only after several times as long, and the publishers are served meanwhile. Who waited longer gets more at
-once, so nothing is lost by it.
+A round comes behind the turn of the loop in which a key changed. When many wait, serving them takes a while, and more
+is published meanwhile: then a round is cut off after so many bytes, and the next one comes only when others have had
+many times as long, or when nothing is published any more. Who waited longer gets more at once, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-_PAUSE: Final = 5  # times what a round took, before the next one
+_OTHERS: Final = 20  # times as long as a round took belong to others, before the next one
 _SHORT_S: Final = 0.000_5  # a round that needs no pause
+_ENOUGH: Final = 128 * 1024  # bytes of answers in one round
+_QUIET_S: Final = 0.02  # without a change, after which nobody is held up by another round
 
 
 class Waiter(Protocol):
@@ -21,8 +23,8 @@ class Waiter(Protocol):
     @property
     def keys(self) -> tuple[bytes, ...]: ...
 
-    def try_again(self) -> None:
-        """A key changed. One who has got an answer takes itself off."""
+    def try_again(self) -> int:
+        """A key changed. One who has got an answer takes itself off, and tells how many bytes it has."""
 
 
 class Waiting:
@@ -32,7 +34,8 @@ class Waiting:
         self._loop = loop
         self._now = now
         self._by_key: dict[bytes, dict[Waiter, None]] = {}
-        self._changed: dict[bytes, None] = {}
+        self._due: dict[bytes, None] = {}
+        self._changed_at = 0.0
         self._not_before = 0.0
         self._round: asyncio.Handle | None = None
 
@@ -51,23 +54,41 @@ class Waiting:
     def changed(self, key: bytes) -> None:
         """Let those who wait for ``key`` try again, soon."""
         if key in self._by_key:
-            self._changed[key] = None
-            if self._round is None:
-                pause = self._not_before - self._now()
-                loop = self._loop
-                self._round = loop.call_later(pause, self._serve) if pause > 0 else loop.call_soon(self._serve)
+            self._changed_at = self._now()
+            self.expect(key)
+
+    def expect(self, key: bytes) -> None:
+        """The same for a key that did not change just now: somebody who waits for it has not looked yet."""
+        self._due[key] = None
+        if self._round is None:
+            self._round = self._loop.call_soon(self._come)
 
     def is_resting(self) -> bool:
-        """A round took long: who asks for what is new should wait for the next one."""
-        return self._now() < self._not_before
+        """A round took long, and there are publishers: who asks for what is new should wait for the next one."""
+        now = self._now()
+        return now < self._not_before and now - self._changed_at < _QUIET_S
 
-    def _serve(self) -> None:
-        self._round = None
-        changed, self._changed = self._changed, {}
-        begun = self._now()
-        for key in changed:
+    def _come(self) -> None:
+        now = self._now()
+        if self.is_resting():
+            self._round = self._loop.call_later(min(_QUIET_S / 4, self._not_before - now), self._come)
+            return
+        due, self._due = self._due, {}
+        size = 0
+        for key in due:
             for waiter in list(self._by_key.get(key, ())):
-                waiter.try_again()
+                if size >= _ENOUGH:
+                    self._due[key] = None
+                    break
+                if waiter in self._by_key.get(key, ()):  # one who was served before may have had it taken off
+                    size += waiter.try_again()
+        self._round = self._loop.call_soon(self._served, now)  # behind the sending of what was answered
+
+    def _served(self, begun: float) -> None:
+        self._round = None
         now = self._now()
         if now - begun > _SHORT_S:
-            self._not_before = now + _PAUSE * (now - begun)
+            self._not_before = now + _OTHERS * (now - begun)
+        for key in self._due:
+            self.expect(key)
+            break
