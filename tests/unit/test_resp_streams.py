@@ -599,3 +599,15 @@ def test_more_entries_than_memory_should_hold_are_refused(session: Session, monk
     topic.tail = type(topic.tail)(topic.state.last_id)  # as after a restart
     assert b"use COUNT" in ask(session, "XRANGE", "s", "-", "+")
     assert len(ask(session, "XRANGE", "s", "-", "+", "COUNT", 3)) == 3
+
+
+@pytest.mark.parametrize("reading", [("XRANGE", "s", "-", "+"), ("XREVRANGE", "s", "+", "-")])
+@pytest.mark.parametrize("taking", [("XDEL", "s", "2-0"), ("XTRIM", "s", "MAXLEN", 1)])
+def test_who_does_not_see_an_entry_rests_on_what_took_it_away(
+    session: Session, taking: tuple[Word, ...], reading: tuple[Word, ...]
+) -> None:
+    add(session, "1-0", "2-0", "3-0")
+    ask(session, *taking)
+    [(topic, removed)] = session.marks
+    ask(session, *reading)
+    assert session.marks == [(topic, removed)]

@@ -20,7 +20,7 @@ from lamina.log.reserve import SIZE, Reserve
 from lamina.server.client import Client
 
 _JOB_HANDLES = 32  # for log files, the loop and what else is open
-_TOPIC_HANDLES = 2000  # two for each topic in use
+_TOPIC_HANDLES = 20_000  # two for each topic in use
 _BACKLOG = 100  # more makes asyncio's accept loop spin when file handles run out
 
 

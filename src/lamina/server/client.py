@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 _MOST_WAITING = 1 << 20  # bytes behind a command that waits; a client that sends more is not read until it goes on
 _MOST_PER_TURN = 1 << 16  # bytes of a client that are taken before others have their turn
 _MOST_COMMANDS = 500  # of a client that are run before others have their turn
+_MOST_HELD = 8  # turns of a client whose answers wait for the disk
 _LINGER_S = 2.0  # how long a client that is being closed may take to see it
 _MOST_UNSENT = 1 << 20  # bytes of answers that are made before some are handed over
 
@@ -174,6 +175,8 @@ class Client:
         while self.cancel is None and not self.is_clogged and (backlog or self._read()):
             if len(self.out) >= _MOST_COMMANDS or self.unsent >= _MOST_UNSENT:
                 break  # ``taken`` goes on
+            if self.held >= _MOST_HELD:
+                break  # who lets them out goes on
             self.run(backlog.popleft())
         if self.out or self.turn_bytes > _MOST_PER_TURN or self.is_done():
             self.answers.flush_soon(self)

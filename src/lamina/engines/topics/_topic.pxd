@@ -9,7 +9,7 @@ cdef class Topic(logged.Logged):
     cdef public tails.Tail tail
     cdef public dict waiters
     cdef public object _log, _first_of_now
-    cdef public long long _now_ms, _max_payload
+    cdef public long long _now_ms, _max_payload, removed_at
     cpdef next_id(self, long long now_ns=*)
     cpdef add(self, object fields, object id=*)
     cpdef tuple add_many(self, object many)

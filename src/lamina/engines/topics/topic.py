@@ -132,6 +132,8 @@ class Topic(logged.Logged):
         with self.removal:
             self.state, self.checkpointed, self.replayed = checkpoint.load(self._files, self.folder, self._log.reader)
         self.tail = Tail(self.state.last_id, self._tail_bytes)
+        self.removed_at = 0
+        """Position of what last took entries away: who does not see them rests on it."""
         self._front = Front(self.state, self._ids_from)
 
     @property
@@ -157,17 +159,22 @@ class Topic(logged.Logged):
     def close(self) -> None:
         """Write and sync everything. Raises: what kept records out of the log."""
         self.is_closing = True
+        refused: StorageError | None = None
         with self.at_work:
             try:
                 if self._groups is not None:
                     self._groups.close()
             finally:
-                with suppress(StorageError):
-                    self.push()
+                try:
+                    self.all_written()
+                except StorageError as error:
+                    refused = error
                 with suppress(LaminaError):  # a start without it takes longer, that is all
                     self.checkpoint()
                 self._is_closed = True  # its folder may soon be that of another topic
                 self.log.close()
+        if refused is not None:
+            raise refused
 
     def tell_all(self) -> None:
         """Call whoever waits for an entry."""
@@ -257,7 +264,7 @@ class Topic(logged.Logged):
             there = [id for id in dict.fromkeys(wanted) if self.has(id)]
             if not there:
                 return 0, 0
-            position = self._append(codec.encode_deleted(there))
+            position = self.removed_at = self._append(codec.encode_deleted(there))
             self.state.delete(there)
             return len(there), position
 
@@ -285,7 +292,7 @@ class Topic(logged.Logged):
         if not count:
             return 0, 0
         try:
-            position = self._append(codec.encode_trimmed(last, count))
+            position = self.removed_at = self._append(codec.encode_trimmed(last, count))
         except StorageError:
             self._front.forget()
             raise
@@ -307,7 +314,7 @@ class Topic(logged.Logged):
         # Invariant: what goes was there.
         assert 0 <= alive <= state.length
         known = codec.encode_set(state.last_id, state.added, state.max_deleted)
-        position = self._append(known, before=codec.encode_trimmed(border, alive))
+        position = self.removed_at = self._append(known, before=codec.encode_trimmed(border, alive))
         self.state.trim(border, alive)
         return alive, position
 
@@ -346,7 +353,8 @@ class Topic(logged.Logged):
             return self._records_backwards(start, end, count)
         try:
             with self.lock:
-                return self._records(start, end, sys.maxsize if count is None else count)
+                found, position = self._records(start, end, sys.maxsize if count is None else count)
+                return found, max(position, self.removed_at)
         except codec.BadRecord as error:
             raise self._cannot_be_read(error) from error
 
@@ -378,7 +386,7 @@ class Topic(logged.Logged):
                 position = max(position, one.position)
                 size += len(one.payload)
                 check_size(size)
-        return found, position
+            return found, max(position, self.removed_at)
 
     def _cannot_be_read(self, error: codec.BadRecord) -> Corruption:
         return Corruption(self.folder, 0, f"an entry of this topic cannot be read: {error}")

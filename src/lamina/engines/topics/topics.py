@@ -13,15 +13,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 
 from lamina.clock import Clock, SystemClock
 from lamina.engines.topics.topic import Topic
-from lamina.errors import BadName, LaminaError, from_os
+from lamina.errors import BadName, Corruption, LaminaError, WrongFormat, from_os
 from lamina.log import lock
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.folders import folder_name, name_of
+from lamina.log.naming import CHECKPOINT, sort_out
 from lamina.log.options import LogOptions
 from lamina.log.reserve import Reserve
 
@@ -53,14 +55,13 @@ class Topics:
         self._committer = committer
         self._threaded = threaded
         self._opened: dict[bytes, Topic] = {}
+        self._written: set[bytes] = set()  # names of which it is known, of those that are not opened
         try:
             files.make_folder(folder)
             self._held = lock.take(files, folder, LOCK)
-            listed = files.list(folder)
+            self._look()
         except OSError as error:
             raise from_os(error, "open the folder", folder) from error
-        self._names = {name for name in map(name_of, listed) if name is not None and not self._is_plain_file(name)}
-        self._gone = [name for name in listed if name.startswith(_GONE)]
 
     @classmethod
     def open(
@@ -85,6 +86,17 @@ class Topics:
             committer,
             threaded=threaded,
         )
+
+    def _look(self) -> None:
+        """See which topics there are. Raises: OSError."""
+        listed = self.files.list(self.folder)
+        self._names = {name for name in map(name_of, listed) if name is not None and not self._is_plain_file(name)}
+        self._gone = [name for name in listed if name.startswith(_GONE)]
+
+    def _look_again(self) -> None:
+        """A folder was to be renamed, and it is not known whether it was: it may be so, and not be synced."""
+        with suppress(OSError):
+            self._look()
 
     def _is_plain_file(self, name: bytes) -> bool:
         try:
@@ -122,6 +134,7 @@ class Topics:
             )
             topic.use_reserve(self.reserve)
             self._names.add(name)
+            self._written.discard(name)
             self._opened[name] = topic
             return topic
 
@@ -129,8 +142,32 @@ class Topics:
         return join(self.folder, folder_name(name))
 
     def names(self) -> list[bytes]:
-        """Of all topics, sorted. Raises: what opening a log does."""
-        return [name for name in self.known() if self.get(name) is not None]
+        """Of all topics, sorted, damaged ones too. Raises: DiskError."""
+        return [name for name in self.known() if self._is_there(name)]
+
+    def _is_there(self, name: bytes) -> bool:
+        """It was written to: seen from outside, where that can be. Thousands must not be opened for a list of names."""
+        topic = self._opened.get(name)
+        if topic is not None:
+            return topic.state.exists
+        if name not in self._written:
+            try:
+                files = self.files.list(self._folder_of(name))
+            except FileNotFoundError:
+                return False
+            except OSError as error:
+                raise from_os(error, "list the folder", self._folder_of(name)) from error
+            count = len(sort_out(files).segments)
+            if count < 2 and CHECKPOINT not in files:  # all there is of it may be the torn beginning of its first file
+                return bool(count) and self._is_known_to_be_there(name)
+            self._written.add(name)
+        return True
+
+    def _is_known_to_be_there(self, name: bytes) -> bool:
+        try:
+            return self.get(name) is not None
+        except (Corruption, WrongFormat):
+            return True
 
     def known(self) -> list[bytes]:
         """Names, sorted, also of such that were never written to: none is opened to find out."""
@@ -149,31 +186,43 @@ class Topics:
         Durability: when it returns, it is gone for good. Raises: DiskError; then it may be there still.
         """
         with self.lock:
-            existed = self.get(name) is not None
+            existed = self._is_known_to_be_there(name)  # a damaged one can be deleted all the same
             if name in self._names:
                 self._let_go(name)
                 self._throw_away(folder_name(name))
                 self._names.discard(name)
+                self._written.discard(name)
             return existed
 
     def rename(self, old: bytes, new: bytes) -> None:
         """Give topic ``old``, which exists, the name ``new``; a topic that had it is deleted.
 
         Durability: when it returns, it is so for good. A power cut in between may leave ``old`` as it was with ``new``
-            already deleted. Raises: BadName; DiskError.
+            already deleted. Raises: BadName; DiskError; what kept records of ``old`` out of its log, then nothing
+            was changed.
         """
         target = folder_name(new)
         with self.lock:
             if old == new:
                 return
+            self._settle(old)
             self.delete(new)
             self._let_go(old)
             try:
                 self.files.rename_folder(self._folder_of(old), join(self.folder, target))
             except OSError as error:
+                self._look_again()
                 raise from_os(error, "rename the folder", self._folder_of(old)) from error
             self._names.discard(old)
             self._names.add(new)
+
+    def _settle(self, name: bytes) -> None:
+        """What was refused of a topic must not take the place of another one. Raises: the disk's error."""
+        topic = self.get(name)
+        if topic is not None:
+            topic.settle(topic.newest_position())
+            if topic.opened_groups is not None:
+                topic.opened_groups.settle(topic.opened_groups.newest_position())
 
     def delete_all(self) -> None:
         """Raises: DiskError; then some may be there still."""
@@ -190,17 +239,16 @@ class Topics:
             topic.tell_all()
 
     def _throw_away(self, name: str) -> None:
-        number = self.clock.now_ns()
-        for _ in range(1000):
+        for number in count(self.clock.now_ns()):
             gone = f"{_GONE}{number}"
             try:
                 self.files.rename_folder(join(self.folder, name), join(self.folder, gone))
             except FileExistsError:
-                number += 1
                 continue
             except FileNotFoundError:  # it was never written to
                 return
             except OSError as error:
+                self._look_again()
                 raise from_os(error, "delete the folder", join(self.folder, name)) from error
             self._gone.append(gone)
             return

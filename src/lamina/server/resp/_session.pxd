@@ -8,7 +8,7 @@ cdef class House:
 cdef class Session:
     cdef public House house
     cdef public object topics, hang_up, queue
-    cdef public long long id, came_ns, last_ns
+    cdef public long long id, came_ns, last_ns, queued_bytes
     cdef public bytes address, local_address, last_command, name, library_name, library_version
     cdef public bint must_close, is_waiting, is_known, says_nothing, is_no_evict, is_no_touch, is_spoiled, is_in_exec
     cdef public list marks

@@ -32,8 +32,8 @@ Needs = dict[Logged, int]
 """How far each log has to be."""
 Rest = list[Mark] | Added
 """What an answer rests on; or the run of which it holds all answers."""
-_Held = tuple["Connection", list[bytes], list[Rest], Needs, bool]
-"""The last: each answer is to be held against the log."""
+_Held = tuple["Connection", list[bytes], list[Rest], Needs, int]
+"""The last: how many doubts there had been before the answers were made. If there are more, each is checked."""
 
 
 class Answers:
@@ -47,6 +47,8 @@ class Answers:
         self._release: asyncio.Task[None] | None = None
         self._sync_elsewhere_until = 0.0  # the disk is slow: the commit thread syncs, and the loop goes on
         self._rebuilds: dict[Logged, int] = {}  # of each engine, when its answers were last known to be true
+        self._doubts = 0  # how often a rebuild was noticed
+        self._doubts_before = 0  # as of the last flush: what is said now was made since
 
     def flush_soon(self, connection: Connection | None = None) -> None:
         """Behind this turn of the loop, write and answer."""
@@ -60,8 +62,10 @@ class Answers:
         self._is_scheduled = False
         speaking, self._speaking = self._speaking, {}
         dirty = {engine: None for connection in speaking for engine in connection.needs}
-        unsafe = {engine for engine in dirty if not self._write(engine)}
-        must_check = self._were_rebuilt(dirty)
+        unsafe = {engine for engine in dirty if not self._is_safe(engine)}
+        self._notice_rebuilds(dirty)
+        doubts, self._doubts_before = self._doubts_before, self._doubts
+        must_check = doubts != self._doubts
         for connection in speaking:
             needs = connection.needs
             if needs:
@@ -70,16 +74,19 @@ class Answers:
                 self._send(connection, connection.taken()[0])
             else:
                 connection.held += 1
-                self._held.append((connection, *connection.taken(), needs, must_check))
+                self._held.append((connection, *connection.taken(), needs, doubts))
         if self._held and self._release is None:
             self._release = self._loop.create_task(self._release_held())
 
-    def _write(self, engine: Logged) -> bool:
-        """Have its records written now, where that takes no time. True: all it has is as safe as promised."""
+    def _is_safe(self, engine: Logged) -> bool:
+        """All it has is as safe as promised, once its records were written, where that takes no time."""
         try:
-            engine.push()
+            return self._write(engine)
         except Exception:  # out of memory, say: none of the answers may be dropped, or sent unchecked
             return False
+
+    def _write(self, engine: Logged) -> bool:
+        engine.push()
         log = engine.log
         if not isinstance(log, Log):
             return True
@@ -100,14 +107,16 @@ class Answers:
             if now - begun > _QUICK_S:
                 self._sync_elsewhere_until = now + _SLOW_FOR_S
 
-    def _were_rebuilt(self, engines: Iterable[Logged]) -> bool:
-        """Records were refused since the last look: answers may have been made from a state that has them."""
-        found = False
+    def _notice_rebuilds(self, engines: Iterable[Logged]) -> None:
+        """Records were refused since the last look: answers may have been made from a state that has them.
+
+        All that was made and has not gone out is in doubt then, also what is held: a later record of the same log may
+        get through before the earlier one is looked at.
+        """
         for engine in engines:
             if engine.rebuilds != self._rebuilds.get(engine, 0):
                 self._rebuilds[engine] = engine.rebuilds
-                found = True
-        return found
+                self._doubts += 1
 
     def _send(self, connection: Connection, out: list[bytes]) -> None:
         transport = connection.transport
@@ -134,13 +143,15 @@ class Answers:
                 done = await asyncio.gather(
                     *(engine.settled(position) for engine, position in needs.items()), return_exceptions=True
                 )
-                must_check = self._were_rebuilt(needs) or any(result is not None for result in done)
+                self._notice_rebuilds(needs)
+                must_check = any(result is not None for result in done)
                 for _ in range(count):
-                    connection, out, marks, _, is_doubtful = self._held.popleft()
-                    if must_check or is_doubtful:
+                    connection, out, marks, _, doubts = self._held.popleft()
+                    if must_check or doubts != self._doubts:
                         out = [await _checked(*answer) for answer in zip(out, marks, strict=True)]
                     connection.held -= 1
                     self._send(connection, out)
+                    connection.work()
         finally:
             self._release = None
 
@@ -166,7 +177,9 @@ def _need(needs: Needs, unsafe: set[Logged]) -> bool:
 
 
 async def _checked(reply: bytes, marks: Rest) -> bytes:
-    """The reply if its records are in the logs, else why one is not."""
+    """The reply if its records are in the logs, else why one is not. Who wants no answer gets none in any case."""
+    if not reply:
+        return reply
     if isinstance(marks, Added):
         return b"".join([await _checked(*answer) for answer in marks.answers()])
     for engine, position in marks:

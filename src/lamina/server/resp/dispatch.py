@@ -9,9 +9,12 @@ from lamina.errors import BadName, BadTopic, GroupExists, InputError, LaminaErro
 from lamina.server.resp import replies
 from lamina.server.resp.session import Args, Refusal, Session, Wait
 from lamina.server.resp.table import FACTS, Facts
+from lamina.units import MIB
 
 Handler: TypeAlias = Callable[[Session, Args], "bytes | Wait"]
 
+_MOST_QUEUED = 64 * MIB  # of all commands behind MULTI
+_WORD = 64  # bytes that a word takes beside its own
 _SHOWN = 128  # bytes of an unknown command, and of its arguments, that are told
 _BEFORE_AUTH = frozenset((b"auth", b"hello", b"quit", b"reset"))
 _NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
@@ -29,8 +32,9 @@ def run(session: Session, args: Args) -> bytes | Wait:
         if not session.is_known and facts.name not in _BEFORE_AUTH:
             raise Refusal("NOAUTH Authentication required.")
         if session.queue is not None and facts.name not in _NOT_QUEUED:
-            if b"no_multi" in facts.flags:
-                raise Refusal("ERR Command not allowed inside a transaction")
+            session.queued_bytes += sum(map(len, args)) + _WORD * len(args)
+            if session.queued_bytes > _MOST_QUEUED:
+                raise Refusal(f"ERR a transaction of more than {_MOST_QUEUED} bytes")
             session.queue.append(args)
             return replies.QUEUED
     except Refusal as problem:

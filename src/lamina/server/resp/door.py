@@ -57,10 +57,10 @@ class RespDoor:
         return Connection(self)
 
     def _hang_up_on_idle(self) -> None:
-        limit_ns = self.house.settings.idle_s * 10**9
-        now_ns = self.house.clock.now_ns()
+        silent_since = self.house.clock.monotonic() - self.house.settings.idle_s
         for connection in list(self.connections):
-            if not connection.session.is_waiting and now_ns - connection.session.last_ns > limit_ns:
+            is_owed = connection.session.is_waiting or connection.held or connection.out
+            if not is_owed and connection.heard_at < silent_since:
                 connection.hang_up()
         self._idle_timer = self.loop.call_later(_IDLE_EVERY_S, self._hang_up_on_idle)
 
@@ -84,6 +84,8 @@ class Connection(client.Client):
         self.session = door.house.enter()
         self.session.hang_up = self.hang_up
         self.parser = Parser(door.house.settings.max_bulk, MAX_ARGS)
+        self.heard_at = door.house.clock.monotonic()
+        self.waiter: Waiter | None = None
         self.needs: dict[Logged, int] = {}
         """How far each log has to be for the answers that were not handed over yet."""
 
@@ -116,6 +118,7 @@ class Connection(client.Client):
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
+        self.heard_at = self.house.clock.monotonic()
         parser = self.parser
         commands = parser.feed(data)
         self.backlog.extend(grouped(commands))
@@ -185,13 +188,20 @@ class Connection(client.Client):
         self.is_closing = True
         self._throw_away()
 
+    def gave_up(self) -> None:
+        """As when the time is up: those behind it are answered in their turn."""
+        if self.waiter is not None:
+            self.waiter.time_is_up()
+
     def answer(self, reply: bytes) -> None:
         """Say it, once all is safe that the command told it rests on."""
         session = self.session
         marks, session.marks = session.marks, []
         for engine, position in marks:
             if position > self.needs.get(engine, 0):
-                self.needs[engine] = session.seen[engine] = position
+                self.needs[engine] = position
+                if position > session.seen.get(engine, 0):
+                    session.seen[engine] = position
         if session.skip_next or session.says_nothing:
             session.skip_next = max(session.skip_next - 1, 0)
             reply = b""
@@ -213,14 +223,14 @@ class Waiter:
         # What was seen before it began to wait is of no interest: nothing is answered from it.
         connection.session.marks = []
         connection.session.is_waiting = True
-        connection.cancel = self.give_up
+        connection.cancel, connection.waiter = self.give_up, self
         waiting = connection.door.waiting
         waiting.add(self)
         if wait.is_due:
             for key in self.keys:
                 waiting.expect(key)
         if wait.seconds is not None:
-            self._timer = connection.door.loop.call_later(wait.seconds, self._time_is_up)
+            self._timer = connection.door.loop.call_later(wait.seconds, self.time_is_up)
         if wait.happens is not None:
             self._task = connection.door.loop.create_task(self._happened(wait))
 
@@ -235,7 +245,7 @@ class Waiter:
     def try_again(self) -> int:
         return self._try(self.wait.attempt)
 
-    def _time_is_up(self) -> None:
+    def time_is_up(self) -> None:
         answer = self.wait.time_is_up
         last = self.wait.attempt if self.wait.is_due else lambda: None  # it may have waited for its turn only
         self._try(lambda: last() or (answer() if callable(answer) else answer))
@@ -254,7 +264,7 @@ class Waiter:
         self.give_up()
         connection.cancel = None
         connection.answer(answer)
-        connection.work()
+        connection.answers.flush_soon(connection)  # then it goes on with what is behind: first all who wait are served
         return len(answer)
 
     def give_up(self) -> bool:

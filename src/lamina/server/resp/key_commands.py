@@ -42,8 +42,10 @@ def type_(session: Session, args: Args) -> bytes:
 
 
 def _names(session: Session) -> list[bytes]:
-    """Of those that are there, each of which the answer rests on."""
-    return [name for name in session.topics.names() if _is_there(session, name)]
+    """Of those that are there. The answer rests on such that were just made."""
+    for _, topic in session.topics.opened():
+        session.rest_on(topic, topic.newest_position())
+    return session.topics.names()
 
 
 def keys(session: Session, args: Args) -> bytes:
@@ -123,6 +125,7 @@ def _delete(session: Session, key: bytes) -> bool:
     if not session.topics.delete(key):
         return False
     session.house.changed(key)
+    session.house.forget_closed()
     return True
 
 
@@ -134,6 +137,7 @@ def flush(session: Session, args: Args) -> bytes:
     session.topics.delete_all()
     for name in names:
         session.house.changed(name)
+    session.house.forget_closed()
     return replies.OK
 
 
@@ -157,6 +161,7 @@ def _rename(session: Session, old: bytes, new: bytes) -> None:
     session.topics.rename(old, new)
     for key in (old, new):
         session.house.changed(key)
+    session.house.forget_closed()
 
 
 # -- what other keys have ------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from typing import NamedTuple
 from lamina.clock import Clock
 from lamina.engines.logged import Logged
 from lamina.engines.topics.topics import Topics
+from lamina.errors import LogClosed
+from lamina.log.writer import Log
 from lamina.server.resp.settings import Settings
 
 Args = list[bytes]
@@ -81,6 +83,14 @@ class House:
     def leave(self, session: Session) -> None:
         self.sessions.pop(session.id, None)
 
+    def forget_closed(self) -> None:
+        """Topics went: let nothing keep them in memory."""
+        self.shown = (None, b"", 0)
+        for session in self.sessions.values():
+            for engine in list(session.seen):
+                if isinstance(engine.log, Log) and isinstance(engine.log.failure, LogClosed):
+                    del session.seen[engine]
+
 
 class Session:
     """One client, from when it came to when it left."""
@@ -120,6 +130,7 @@ class Session:
     def forget_transaction(self) -> None:
         self.queue: list[Args] | None = None
         """Commands behind MULTI."""
+        self.queued_bytes = 0
         self.is_spoiled = False
         """One of them was refused: EXEC runs none."""
         self.is_in_exec = False

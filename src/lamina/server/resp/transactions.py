@@ -56,10 +56,13 @@ def watch(session: Session, args: Args) -> bytes:
     return replies.OK
 
 
-def _seen(session: Session, key: bytes) -> tuple[Topic | None, int]:
-    """What is another one once the entries of the topic, or what else it is, were changed."""
+def _seen(session: Session, key: bytes) -> tuple[Topic | None, int, int]:
+    """What is another one once the entries of the topic, or what else it is, were changed.
+
+    A topic that was built again counts as changed: its newest position is then as if it had just been opened.
+    """
     topic = session.topics.get(key)
-    return topic, 0 if topic is None else topic.newest_position()
+    return (None, 0, 0) if topic is None else (topic, topic.rebuilds, topic.newest_position())
 
 
 def unwatch(session: Session, args: Args) -> bytes:

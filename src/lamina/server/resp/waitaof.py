@@ -29,7 +29,8 @@ def waitaof(session: Session, args: Args) -> bytes | Wait:
     marks = dict(session.seen)
 
     def answer() -> bytes:
-        return encode([int(all(_is_synced(session, *mark) for mark in marks.items())), 0], session.version)
+        are_synced = [_is_synced(session, *mark) for mark in marks.items()]  # all are asked: one may never be
+        return encode([int(all(are_synced)), 0], session.version)
 
     if session.is_in_exec or (not replicas and (not local or answer().startswith(b"*2\r\n:1"))):
         return answer()

@@ -75,14 +75,16 @@ class Waiting:
             return
         due, self._due = self._due, {}
         size = 0
-        for key in due:
-            for waiter in list(self._by_key.get(key, ())):
-                if size >= _ENOUGH:
-                    self._due[key] = None
-                    break
-                if waiter in self._by_key.get(key, ()):  # one who was served before may have had it taken off
-                    size += waiter.try_again()
-        self._round = self._loop.call_soon(self._served, now)  # behind the sending of what was answered
+        try:
+            for key in due:
+                for waiter in list(self._by_key.get(key, ())):
+                    if size >= _ENOUGH:
+                        self._due[key] = None
+                        break
+                    if waiter in self._by_key.get(key, ()):  # one who was served before may have had it taken off
+                        size += waiter.try_again()
+        finally:
+            self._round = self._loop.call_soon(self._served, now)  # behind the sending of what was answered
 
     def _served(self, begun: float) -> None:
         self._round = None
