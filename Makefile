@@ -14,7 +14,7 @@ help:  ## this list
 # Set-up, redone when what it depends on changed. The compiled modules are built when there is a C compiler.
 COMPILED := src/lamina/log/_crc32c.h $(wildcard src/lamina/*/*.pyx src/lamina/*/*.pxd src/lamina/*/*/*.pyx src/lamina/*/*/*.pxd) \
   $(addprefix src/lamina/engines/,journal.py logged.py) $(addprefix src/lamina/engines/jobs/,codec.py job.py core.py checkpoint.py engine.py) \
-  $(addprefix src/lamina/engines/topics/,state.py tail.py topic.py) src/lamina/server/client.py \
+  $(addprefix src/lamina/engines/topics/,state.py tail.py topic.py topics.py) src/lamina/server/client.py \
   $(addprefix src/lamina/server/workq/,parse.py replies.py answers.py door.py) \
   $(addprefix src/lamina/server/resp/,replies.py session.py dispatch.py runs.py stream_adding.py stream_reading.py answers.py waiting.py door.py)
 
@@ -51,7 +51,7 @@ mutants: $(READY)  ## plant each known mistake and see the suite catch it
 	@LAMINA_CAMPAIGN=1 $(BIN)/python -m pytest -n auto tests/crash/test_mutants.py tests/crash/test_jobs_mutants.py
 
 campaign: $(READY)  ## ten times the crash exploration of make test
-	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property tests/differential
+	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property tests/differential $(wildcard tests/integration/test_topics_*.py)
 
 peers:  ## install Redis and beanstalkd (Debian), which some tests and benchmarks compare with
 	apt-get install -y -q redis-server redis-tools beanstalkd

@@ -30,7 +30,7 @@ by_hand = [
 AS_WRITTEN = {
     "lamina.engines": ("journal", "logged"),
     "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "engine"),
-    "lamina.engines.topics": ("state", "tail", "topic"),
+    "lamina.engines.topics": ("state", "tail", "topic", "topics"),
     "lamina.server": ("client",),
     "lamina.server.workq": ("parse", "replies", "answers", "door"),
     "lamina.server.resp": (

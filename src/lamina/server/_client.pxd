@@ -1,6 +1,6 @@
 # Types of client.py for the compiled twin. Without this file the same source runs as plain Python.
 cdef class Client:
-    cdef public object door, answers, backlog, cancel, transport, held
+    cdef public object door, answers, backlog, cancel, transport, held, _linger
     cdef public bytes _too_many
     cdef public list out, rests
     cdef public bytearray unread

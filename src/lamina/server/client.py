@@ -66,6 +66,7 @@ class Client:
         self.unread = bytearray()  # what came while commands had to wait
         self.turn_bytes = 0  # that came in this turn
         self._is_leaving = False
+        self._linger: asyncio.TimerHandle | None = None
 
     # -- for each kind of client -------------------------------------------------------------------------------------
 
@@ -117,6 +118,8 @@ class Client:
     def connection_lost(self, problem: Exception | None) -> None:
         self.door.connections.discard(self)
         self.transport = None
+        if self._linger is not None:
+            self._linger.cancel()
         self._throw_away()
         self.give_up()
 
@@ -146,7 +149,7 @@ class Client:
         self._is_leaving = True
         self.transport.write_eof()
         self._read_or_not()
-        self.door.loop.call_later(_LINGER_S, self.hang_up)
+        self._linger = self.door.loop.call_later(_LINGER_S, self.hang_up)
 
     def hang_up(self) -> None:
         self.give_up()

@@ -25,8 +25,9 @@ from lamina.server.resp.session import Mark
 if TYPE_CHECKING:
     from lamina.server.resp.door import Connection
 
-_QUICK_S: Final = 0.000_3  # a sync for which the loop may stand still
-_SLOW_FOR_S: Final = 1.0  # how long a disk is taken for slow after a sync that took longer
+_QUICK_S: Final = 0.001  # a sync for which the loop may stand still
+_WEIGHT: Final = 0.1  # of the last sync in what one takes
+_SLOW_FOR_S: Final = 1.0  # how long a disk is taken for slow, until it is tried again
 
 Needs = dict[Logged, int]
 """How far each log has to be."""
@@ -45,7 +46,8 @@ class Answers:
         self._is_scheduled = False
         self._held: deque[_Held] = deque()
         self._release: asyncio.Task[None] | None = None
-        self._sync_elsewhere_until = 0.0  # the disk is slow: the commit thread syncs, and the loop goes on
+        self._sync_s = 0.0  # what a sync takes, about; if that is long, the commit thread syncs and the loop goes on
+        self._next_try = 0.0
         self._rebuilds: dict[Logged, int] = {}  # of each engine, when its answers were last known to be true
         self._doubts = 0  # how often a rebuild was noticed
         self._doubts_before = 0  # as of the last flush: what is said now was made since
@@ -99,13 +101,14 @@ class Answers:
         return log.position <= log.synced
 
     def _sync_here(self, log: Log) -> None:
-        """On a disk that syncs in less time than it takes to wake another thread, this one does it."""
-        begun = self._loop.time()
-        if begun >= self._sync_elsewhere_until:
-            log.try_round(may_sync=True)
-            now = self._loop.time()
-            if now - begun > _QUICK_S:
-                self._sync_elsewhere_until = now + _SLOW_FOR_S
+        """On a quick disk a sync costs less than having another thread do it: then this one does."""
+        begun, is_slow = self._loop.time(), self._sync_s > _QUICK_S
+        if is_slow and begun < self._next_try:
+            return
+        log.try_round(may_sync=True)
+        now = self._loop.time()
+        self._sync_s = now - begun if is_slow else self._sync_s + _WEIGHT * (now - begun - self._sync_s)
+        self._next_try = now + _SLOW_FOR_S
 
     def _notice_rebuilds(self, engines: Iterable[Logged]) -> None:
         """Records were refused since the last look: answers may have been made from a state that has them.

@@ -114,6 +114,7 @@ class Connection(client.Client):
     def connection_lost(self, problem: Exception | None) -> None:
         super().connection_lost(problem)
         self.house.leave(self.session)
+        self.session.hang_up = _nothing  # the two would keep each other in memory
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -275,6 +276,10 @@ class Waiter:
         if self._task is not None:
             self._task.cancel()
         return True
+
+
+def _nothing() -> None:
+    """For who has nothing to hang up."""
 
 
 def _address(transport: asyncio.BaseTransport, which: str) -> bytes:
