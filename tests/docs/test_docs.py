@@ -210,7 +210,7 @@ def test_every_command_of_the_resp_door_is_documented_and_no_other() -> None:
     }
     assert known == set(COMMANDS)
     rows = re.findall(r"^\| (`[A-Z].*?) (?<!\\)\| ", text("docs/reference/resp.md"), re.MULTILINE)
-    named = [_resp_name(words) for row in rows for words in re.findall(r"`([A-Z][A-Z-]+(?: [^`]*)?)`", row)]
+    named = [_resp_name(words) for row in rows for words in re.findall(r"`([A-Z][A-Z.-]+(?: [^`]*)?)`", row)]
     assert set(named) == known
 
 

@@ -307,12 +307,19 @@ class TestWhy:
         assert report["answer"] in place.run("why", "t", "--retention", "age:7d,bytes:1GiB").stdout
 
     def test_what_cannot_be_told_is_refused(self, tmp_path: Path, served: Place, topic: str) -> None:
-        served.fill(topic, 1)
-        assert served.run("why", topic).returncode == 2
         place = Place(tmp_path / "data")
         place.fill("t", 1)
-        assert place.run("why", "nope").returncode == 2
-        assert place.run("why", "t", "--retention", "age").returncode == 2
+        served.fill(topic, 1)
+        for where, name in ((place, "t"), (served, topic)):
+            assert where.run("why", "nope").returncode == 2
+            assert where.run("why", name, "--retention", "age").returncode == 2
+
+    def test_a_server_tells_by_the_limits_it_has_or_by_others(self, served: Place, topic: str) -> None:
+        ids = served.fill(topic, 3)
+        (report,) = served.json("why", topic)
+        assert (report["topic"], report["oldest_entry"], report["retention"]) == (topic, ids[0], "keep")
+        (report,) = served.json("why", topic, "--retention", "length:2")
+        assert report["retention"] == "length:2" and [one["limit"] for one in report["limits"]] == ["length:2"]
 
 
 class TestPlaces:

@@ -218,10 +218,14 @@ def reset(
 
 @topics.command()
 @click.argument("topic")
-@click.option("--retention", metavar="LIMITS", default="keep", show_default=True, help="age:7d,bytes:10GiB and so on.")
+@click.option(
+    "--retention", metavar="LIMITS", help="age:7d,bytes:10GiB and so on.  [default: what the server has; keep]"
+)
 @where
 @as_json
-def why(topic: str, retention: str, server: str | None, data: str | None, password: str | None, as_json: bool) -> None:
+def why(
+    topic: str, retention: str | None, server: str | None, data: str | None, password: str | None, as_json: bool
+) -> None:
     """Say why a topic is as large as it is: what these limits would let go, and which group keeps it from going."""
     with topics_at(server, data, password) as place:
         report = place.why(topic, retention)

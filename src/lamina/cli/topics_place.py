@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SERVER: Final = "127.0.0.1:6380"
 _TIMEOUT_S: Final = 30
 _ID: Final = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII).fullmatch
-_FOLDER_ONLY: Final = "give --data DIR, of a folder that no server has open"
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -73,11 +72,11 @@ class FolderPlace:
     def reset(self, name: str, group: str, to: str, *, dry_run: bool) -> Reset:
         return self._topics.topic(name).reset(group, to, dry_run=dry_run)
 
-    def why(self, name: str, retention: str) -> WhyReport:
-        from lamina.engines.topics.retention import parse
+    def why(self, name: str, retention: str | None) -> WhyReport:
+        from lamina.engines.topics.retention import KEEP, parse
         from lamina.engines.topics.why import why
 
-        limits = parse(retention)
+        limits = parse(retention or KEEP)
         topic = self._topics.topic(name).find()
         if topic is None:
             raise no_topic(name)
@@ -91,13 +90,10 @@ class ServerPlace:
         self._client = client
         self.names, self.stats, self.groups = client.names, client.stats, client.groups
         self.read, self.follow, self.reset = client.read, client.follow, client.reset
-        self.publish_many = client.publish_many
+        self.publish_many, self.why = client.publish_many, client.why
 
     def publish(self, name: str, message: Publishable, id: str | None = None) -> str:
         return self._client.publish(name, message, id=id)
-
-    def why(self, name: str, retention: str) -> WhyReport:
-        raise BadOption("a server does not tell why its topics are as large as they are", hint=_FOLDER_ONLY)
 
 
 Place = FolderPlace | ServerPlace

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lamina.client.resp import Reply, RespClient, Word
 from lamina.engines.topics import ids
@@ -12,6 +13,9 @@ from lamina.engines.topics.messages import END, START, Message, Publishable, sho
 from lamina.engines.topics.views import ConsumerView, GroupView, Reset, TopicView, show_id
 from lamina.errors import BadTopic, LaminaError, NoGroup, WireError
 from lamina.log.frame import MAX_PAYLOAD
+
+if TYPE_CHECKING:
+    from lamina.engines.topics.why import WhyReport
 
 PAGE: Final = 1000
 
@@ -45,6 +49,17 @@ class TopicClient:
             None if last == "0-0" else last,
             facts["groups"],
         )
+
+    def why(self, name: str, retention: str | None) -> WhyReport:
+        """Why it is as large as it is, by these limits or by those the server has for it. Raises: BadTopic."""
+        from lamina.engines.topics.why import HolderReport, LimitReport, WhyReport
+
+        reply = self._server.ask("L.WHY", name, *(() if retention is None else (retention,)))
+        if reply is None:
+            raise BadTopic(f"there is no topic {name}")
+        facts = json.loads(reply)
+        limits = [LimitReport(**limit) for limit in facts.pop("limits")]
+        return WhyReport(limits=limits, holders=[HolderReport(**one) for one in facts.pop("holders")], **facts)
 
     def _info(self, name: str) -> dict[str, Any] | None:
         (reply,) = self._server.ask_all([("XINFO", "STREAM", name)])

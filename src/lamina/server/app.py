@@ -173,7 +173,9 @@ def _topics(settings: TopicSettings) -> Iterator[_House]:
                 folder=settings.folder,
             )
             password = settings.password.encode() if settings.password is not None else None
-            return RespDoor(House(topics, topics.clock, shown, password=password))
+            house = House(topics, topics.clock, shown, password=password)
+            house.why = upkeep.why
+            return RespDoor(house)
 
         kept = f"topics in {settings.folder}, sync {settings.log.sync}"
         yield _House("resp", settings.at, kept, _TOPIC_HANDLES, open_door)

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from lamina.engines.topics.retention import Retention, Retentions
+from lamina.engines.topics.retention import Retention, Retentions, parse
 from lamina.engines.topics.shedding import Shed, Shedder
 from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.topics import Topics
+from lamina.engines.topics.why import WhyReport, why
 from lamina.errors import LogClosed
 from lamina.log.writer import Log
 from lamina.units import MIB
@@ -162,6 +163,11 @@ class Upkeep:
     def shedder(self, topic: Topic) -> Shedder:
         """The one that looks after this topic."""
         return self._care_of(topic).shedder
+
+    def why(self, name: bytes, topic: Topic, limits: str | None = None) -> WhyReport:
+        """Why a topic is as large as it is, by these limits or its own. Raises: BadOption; Corruption, DiskError."""
+        wanted = self.retentions.of(name) if limits is None else parse(limits)
+        return why(topic, wanted, self._topics.clock.now_ns(), shedder=self.shedder(topic))
 
     def _care_of(self, topic: Topic) -> _Care:
         with self._lock:

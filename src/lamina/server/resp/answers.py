@@ -48,6 +48,9 @@ class Answers:
         self._release: asyncio.Task[None] | None = None
         self._sync_s = 0.0  # what a sync takes, about; if that is long, the commit thread syncs and the loop goes on
         self._next_try = 0.0
+        self._has_synced = False  # this thread, in this flush
+        self._crowd = 0  # clients that were answered behind the last such sync
+        self._gather_until = 0.0
         self._rebuilds: dict[Logged, int] = {}  # of each engine, when its answers were last known to be true
         self._doubts = 0  # how often a rebuild was noticed
         self._doubts_before = 0  # as of the last flush: what is said now was made since
@@ -58,13 +61,22 @@ class Answers:
             self._speaking[connection] = None
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._flush)
+            self._gather_until = self._loop.time() + self._sync_s if self._crowd > 1 else 0.0
+            self._loop.call_soon(self._flush_or_gather)
+
+    def _flush_or_gather(self) -> None:
+        """Those who were answered behind one sync come back one by one: one for the first would hold up the others."""
+        if len(self._speaking) < self._crowd and self._loop.time() < self._gather_until:
+            self._loop.call_soon(self._flush_or_gather)
+        else:
+            self._flush()
 
     def _flush(self) -> None:
-        self._is_scheduled = False
+        self._is_scheduled = self._has_synced = False
         speaking, self._speaking = self._speaking, {}
         dirty = {engine: None for connection in speaking for engine in connection.needs}
         unsafe = {engine for engine in dirty if not self._is_safe(engine)}
+        self._crowd = len(speaking) if self._has_synced else 0
         self._notice_rebuilds(dirty)
         doubts, self._doubts_before = self._doubts_before, self._doubts
         must_check = doubts != self._doubts
@@ -106,6 +118,7 @@ class Answers:
         if is_slow and begun < self._next_try:
             return
         log.try_round(may_sync=True)
+        self._has_synced = True
         now = self._loop.time()
         self._sync_s = now - begun if is_slow else self._sync_s + _WEIGHT * (now - begun - self._sync_s)
         self._next_try = now + _SLOW_FOR_S

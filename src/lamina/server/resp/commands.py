@@ -8,6 +8,7 @@ from lamina.server.resp import (
     connection_commands,
     group_commands,
     key_commands,
+    lamina_commands,
     server_commands,
     stream_commands,
     transactions,
@@ -23,4 +24,5 @@ COMMANDS: Final[dict[bytes, Handler]] = {
     **stream_commands.COMMANDS,
     **group_commands.COMMANDS,
     **waitaof.COMMANDS,
+    **lamina_commands.COMMANDS,
 }

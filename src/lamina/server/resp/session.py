@@ -9,7 +9,7 @@ wait returns a ``Wait`` instead.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lamina.clock import Clock
 from lamina.engines.logged import Logged
@@ -17,6 +17,10 @@ from lamina.engines.topics.topics import Topics
 from lamina.errors import LogClosed
 from lamina.log.writer import Log
 from lamina.server.resp.settings import Settings
+
+if TYPE_CHECKING:
+    from lamina.engines.topics.topic import Topic
+    from lamina.engines.topics.why import WhyReport
 
 Args = list[bytes]
 Mark = tuple[Logged, int]
@@ -60,6 +64,8 @@ class House:
         self.password = password
         self.changed: Callable[[bytes], None] = lambda key: None
         """Told of each key of which somebody may have waited for a change."""
+        self.why: Callable[[bytes, Topic, str | None], WhyReport] | None = None
+        """Tells why a topic is as large as it is, by these limits or by its own (engines/topics/why.py)."""
         self.is_resting: Callable[[], bool] = lambda: False
         """Those who wait were just served, and it took long: others come first now."""
         self.shown: tuple[object, bytes, int] = (None, b"", 0)

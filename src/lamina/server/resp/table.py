@@ -288,8 +288,12 @@ _STREAMS = (
     ),
 )  # fmt: skip
 
+_OWN = (
+    _facts("l.why", -2, "readonly", "0.1.0", "Why a topic is as large as it is.", group="lamina", access="RO"),
+)  # fmt: skip
+
 FACTS: Final[dict[bytes, Facts]] = {
-    facts.name: facts for group in (_CONNECTION, _SERVER, _TRANSACTIONS, _KEYS, _STREAMS) for facts in group
+    facts.name: facts for group in (_CONNECTION, _SERVER, _TRANSACTIONS, _KEYS, _STREAMS, _OWN) for facts in group
 }
 """By name in small letters; those below others are in ``subcommands``."""
 

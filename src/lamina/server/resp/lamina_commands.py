@@ -1,0 +1,46 @@
+"""Commands that Redis does not have: ``L.WHY``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+
+from lamina.errors import LaminaError
+from lamina.server.resp import replies
+from lamina.server.resp.dispatch import Handler
+from lamina.server.resp.session import Args, Refusal, Session, Wait
+
+
+def why(session: Session, args: Args) -> bytes | Wait:
+    """L.WHY key [limits]: why a topic is as large as it is, as JSON. Without limits those the server has for it count.
+
+    Files may have to be looked at, so another thread does it.
+    """
+    if len(args) > 3:
+        raise Refusal("ERR syntax error")
+    topic, tell = session.topics.get(args[1]), session.house.why
+    if topic is None or tell is None:
+        return replies.null(session.version)
+    if session.is_in_exec:
+        raise Refusal("ERR L.WHY is not allowed inside a transaction")
+    limits = args[2].decode(errors="replace") if len(args) > 2 else None
+    found: list[bytes | LaminaError] = []
+
+    async def happens() -> None:
+        try:
+            report = await asyncio.to_thread(tell, args[1], topic, limits)
+            found.append(replies.bulk(json.dumps(asdict(report)).encode()))
+        except LaminaError as problem:
+            found.append(problem)
+
+    def attempt() -> bytes | None:
+        answer = found[0] if found else None
+        if isinstance(answer, LaminaError):
+            raise answer
+        return answer
+
+    return Wait((), None, attempt, replies.null(session.version), happens)
+
+
+COMMANDS: dict[bytes, Handler] = {b"l.why": why}
