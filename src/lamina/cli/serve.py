@@ -41,6 +41,7 @@ def _say(line: str) -> None:
     metavar="POLICY",
 )
 @click.option("--segment-bytes", default=LogOptions().segment_bytes, show_default=True, help="When a new file starts.")
+@click.option("--segment-age-s", type=float, help="Start a new file also when the first record of one is so old.")
 @click.option("--clean-ms", default=300_000, show_default=True, help="How often old segments are cleaned.")
 @click.option("--max-connections", default=10_000, show_default=True, help="More are told so and closed.")
 @click.option(
@@ -73,6 +74,7 @@ def serve(
     resp: str,
     sync: str | None,
     segment_bytes: int,
+    segment_age_s: float | None,
     clean_ms: int,
     max_connections: int,
     reserve_bytes: int,
@@ -94,7 +96,7 @@ def serve(
         jobs = JobSettings(
             at=_address(workq, insecure=insecure),
             folder=str(Path(data) / "jobs"),
-            log=LogOptions(sync=parse_sync(sync or "interval"), segment_bytes=size),
+            log=LogOptions(sync=parse_sync(sync or "interval"), segment_bytes=size, segment_age_s=segment_age_s),
             clean_ms=_positive("--clean-ms", clean_ms),
             reserve_bytes=reserve_bytes,
         )
@@ -102,7 +104,7 @@ def serve(
         topics = TopicSettings(
             at=_address(resp, insecure=insecure or bool(password)),
             folder=str(Path(data) / "topics"),
-            log=LogOptions(sync=parse_sync(sync or "always"), segment_bytes=size),
+            log=LogOptions(sync=parse_sync(sync or "always"), segment_bytes=size, segment_age_s=segment_age_s),
             reserve_bytes=reserve_bytes,
             retain=retain,
             password=password or None,

@@ -185,6 +185,11 @@ class Client:
             self.answers.flush_soon(self)
         self._read_or_not()
 
+    def go_on(self) -> None:
+        """Answers were let out that had to wait: run what was kept back behind them."""
+        if self.backlog or self.unread:
+            self.work()
+
     def _read(self) -> bool:
         """Get commands from what came, a piece at a time: a small command takes much more room when it is read."""
         while self.unread and not self.backlog:

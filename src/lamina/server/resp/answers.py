@@ -167,7 +167,7 @@ class Answers:
                         out = [await _checked(*answer) for answer in zip(out, marks, strict=True)]
                     connection.held -= 1
                     self._send(connection, out)
-                    connection.work()
+                    connection.go_on()
         finally:
             self._release = None
 

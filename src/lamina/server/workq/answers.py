@@ -119,7 +119,7 @@ class Answers:
                         else:
                             answers = zip(out, positions, strict=True)
                             self._send(connection, [await self._checked(*answer) for answer in answers])
-                        connection.work()
+                        connection.go_on()
         finally:
             self._release = None
 
