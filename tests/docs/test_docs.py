@@ -18,7 +18,7 @@ import redis
 from integration.lamina_server import LaminaServer
 from lamina import errors
 from lamina.engines.jobs import codec
-from lamina.engines.topics import codec as topic_codec
+from lamina.engines.topics import entries as topic_entries
 from lamina.engines.topics import ids
 from lamina.log import LogOptions, frame
 from lamina.log.formats import ALL, JOBS, PLAIN, TOPIC
@@ -103,7 +103,7 @@ def test_the_worked_examples_of_the_job_records_are_right() -> None:
 
 def test_the_worked_example_of_a_topic_is_right() -> None:
     (entry,) = hex_blocks("docs/formats/topics.md")
-    assert entry == topic_codec.encode_entry(ids.make(1700000000123, 7), [b"temp", b"21.5"])
+    assert entry == topic_entries.encode(ids.make(1700000000123, 7), [b"temp", b"21.5"])
 
 
 def test_the_worked_example_of_the_frame_is_right() -> None:

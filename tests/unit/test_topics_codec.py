@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.engines.topics import codec, ids
+from lamina.engines.topics import codec, entries, ids
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.state import State
 from lamina.errors import BadTopic
@@ -17,26 +17,26 @@ FIELDS = st.lists(st.binary(max_size=300), max_size=40)
 
 @given(IDS, FIELDS)
 def test_an_entry_is_read_as_it_was_written(id: EntryId, fields: list[bytes]) -> None:
-    assert codec.decode_entry(codec.encode_entry(id, fields)) == (id, fields)
+    assert entries.decode(entries.encode(id, fields)) == (id, fields)
 
 
 @pytest.mark.parametrize("size", [0, 255, 256, 65_535, 65_536])
 def test_values_of_every_size_are_read_as_they_were_written(size: int) -> None:
     id, fields = ids.make(1, 2), [b"name", b"v" * size]
-    assert codec.decode_entry(codec.encode_entry(id, fields)) == (id, fields)
+    assert entries.decode(entries.encode(id, fields)) == (id, fields)
 
 
 @pytest.mark.parametrize("count", [0, 12, 13, 14, 65_532, 65_533])
 def test_as_many_fields_as_are_wanted(count: int) -> None:
-    assert len(codec.decode_entry(codec.encode_entry(ids.make(1, 2), [b""] * count))[1]) == count
+    assert len(entries.decode(entries.encode(ids.make(1, 2), [b""] * count))[1]) == count
 
 
 @given(IDS, FIELDS, st.data())
 def test_an_entry_that_was_cut_is_bad(id: EntryId, fields: list[bytes], data: st.DataObject) -> None:
-    record = codec.encode_entry(id, fields)
+    record = entries.encode(id, fields)
     cut = record[: data.draw(st.integers(0, len(record) - 1))]
     with pytest.raises(codec.BadRecord):
-        codec.decode_entry(cut)
+        entries.decode(cut)
 
 
 @given(st.binary(max_size=60))
@@ -50,7 +50,7 @@ def test_any_bytes_are_a_record_or_bad(junk: bytes) -> None:
 
 def test_an_entry_with_bytes_behind_its_end_is_bad() -> None:
     with pytest.raises(codec.BadRecord, match="more than"):
-        codec.decode_entry(codec.encode_entry(ids.make(1, 2), [b"a", b"b"]) + b"x")
+        entries.decode(entries.encode(ids.make(1, 2), [b"a", b"b"]) + b"x")
 
 
 # -- ids -----------------------------------------------------------------------------------------------------------

@@ -32,15 +32,6 @@ class BadRecord(ValueError):
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def encode_entry(id: EntryId, fields: Sequence[bytes]) -> bytes:
-    """``fields`` are name, value, name, value."""
-    head = [array_head(3 + len(fields)), b"\x01", number(id >> 64), number(id & _SEQUENCE)]
-    for field in fields:
-        head.append(bytes_head(len(field)))
-        head.append(field)
-    return b"".join(head)
-
-
 def encode_deleted(ids: Sequence[EntryId]) -> bytes:
     parts = [array_head(1 + 2 * len(ids)), b"\x02"]
     for id in ids:
@@ -149,14 +140,3 @@ class Items:
         number = int.from_bytes(self.payload[self.at : end], "big")
         self.at = end
         return number
-
-
-def decode_entry(payload: bytes) -> tuple[EntryId, list[bytes]]:
-    """Id and fields of an entry. Raises: BadRecord."""
-    items = Items(payload)
-    if items.number() != ENTRY:
-        raise BadRecord("no entry")
-    id = items.id()
-    fields = [items.bytes() for _ in range(items.left)]
-    items.end()
-    return id, fields

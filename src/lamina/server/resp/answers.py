@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lamina.server.resp.door import Connection
 
 _QUICK_S: Final = 0.001  # a sync for which the loop may stand still
+_LONGEST_GATHERING_S: Final = 0.002
 _WEIGHT: Final = 0.1  # of the last sync in what one takes
 _SLOW_FOR_S: Final = 1.0  # how long a disk is taken for slow, until it is tried again
 
@@ -50,7 +51,7 @@ class Answers:
         self._next_try = 0.0
         self._has_synced = False  # this thread, in this flush
         self._crowd = 0  # clients that were answered behind the last such sync
-        self._gather_until = 0.0
+        self._heard_at = self._begun = 0.0  # the last who has something to say, and the first
         self._rebuilds: dict[Logged, int] = {}  # of each engine, when its answers were last known to be true
         self._doubts = 0  # how often a rebuild was noticed
         self._doubts_before = 0  # as of the last flush: what is said now was made since
@@ -59,17 +60,23 @@ class Answers:
         """Behind this turn of the loop, write and answer."""
         if connection is not None:
             self._speaking[connection] = None
+        if self._crowd > 1:
+            self._heard_at = self._loop.time()
         if not self._is_scheduled:
-            self._is_scheduled = True
-            self._gather_until = self._loop.time() + self._sync_s if self._crowd > 1 else 0.0
+            self._is_scheduled, self._begun = True, self._heard_at
             self._loop.call_soon(self._flush_or_gather)
 
     def _flush_or_gather(self) -> None:
-        """Those who were answered behind one sync come back one by one: one for the first would hold up the others."""
-        if len(self._speaking) < self._crowd and self._loop.time() < self._gather_until:
-            self._loop.call_soon(self._flush_or_gather)
-        else:
-            self._flush()
+        """Those who were answered behind one sync come back one by one: one for the first would hold up the others.
+
+        So they are waited for, as long as one comes behind the other in less time than a sync takes.
+        """
+        if len(self._speaking) < self._crowd:
+            now = self._loop.time()
+            if now - self._heard_at < self._sync_s and now - self._begun < _LONGEST_GATHERING_S:
+                self._loop.call_soon(self._flush_or_gather)
+                return
+        self._flush()
 
     def _flush(self) -> None:
         self._is_scheduled = self._has_synced = False
