@@ -478,3 +478,31 @@ def test_groups_in_full_show_the_oldest_of_what_is_pending(lab: Lab) -> None:
     ann, bob = (dict(one.pairs) for one in facts[b"consumers"])
     assert ann == {b"name": b"ann", b"seen-time": now, b"pel-count": 0, b"pending": []}
     assert bob == {b"name": b"bob", b"seen-time": now, b"pel-count": 2, b"pending": [[b"1-1", now, 1]]}
+
+
+def test_a_group_that_retention_overtook_is_told_once_and_goes_on(lab: Lab) -> None:
+    lab.ask("XREADGROUP GROUP g ann COUNT 1 NOACK STREAMS s >")
+    assert lab.ask("XGROUP CREATE s late $") == OK
+    waiting = lab.wait("XREADGROUP GROUP late ann BLOCK 0 STREAMS s >")
+    topic = lab.topics.get(KEY)
+    assert topic is not None
+    with topic.lock:
+        topic.let_go(ids.make(3, 1), 3)
+    told = lab.ask("XREADGROUP GROUP g ann STREAMS s >")
+    assert isinstance(told, Error) and told.startswith(b"GAP entries behind 1-1 up to 3-1 ")
+    assert lab.ask("XREADGROUP GROUP g ann STREAMS s >") == [[b"s", [entry(4), entry(5)]]]
+    assert waiting.attempt() is None  # it had read all of them
+
+
+def test_one_who_waits_is_told_that_retention_overtook_its_group(lab: Lab) -> None:
+    lab.ask("XREADGROUP GROUP g ann STREAMS s >")
+    waiting = lab.wait("XREADGROUP GROUP g ann BLOCK 0 STREAMS s >")
+    lab.add(6)
+    lab.add(7)
+    topic = lab.topics.get(KEY)
+    assert topic is not None
+    with topic.lock:
+        topic.let_go(ids.make(6, 1), 6)
+    answer = waiting.attempt()
+    assert answer is not None and answer.startswith(b"-GAP entries behind 5-1 up to 6-1 ")
+    assert lab.ask("XREADGROUP GROUP g ann STREAMS s >") == [[b"s", [entry(7)]]]

@@ -615,3 +615,46 @@ def test_why_changes_nothing_and_says_when_nothing_holds() -> None:
     lab.fill(2)
     assert "no limit" in why(lab.topic, Retention(), lab.clock.now_ns()).answer
     assert "nothing is past a limit" in why(lab.topic, parse("length:100"), lab.clock.now_ns()).answer
+
+
+# -- who was overtaken -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keeps_checkpoint", [True, False])
+def test_a_group_that_was_overtaken_is_known_after_a_restart_until_it_moves(keeps_checkpoint: bool) -> None:
+    lab = Lab()
+    lab.topic.groups.settle(lab.topic.groups.create(b"slow", ids.FIRST))
+    parts = lab.fill()
+    lab.topic.groups.deliver(b"slow", b"ann", 1, noack=True)
+    assert lab.topic.groups.overtaken(b"slow") is None
+    lab.clock.advance(DAY)
+    assert lab.shed("length:4,hold:1h").entries > 0
+    border = lab.topic.state.trimmed_to
+    assert lab.topic.groups.overtaken(b"slow") == border == parts[3][-1]
+    lab.topic.close()
+    if not keeps_checkpoint:
+        lab.files.remove(CHECKPOINT)
+    lab.open()
+    assert lab.topic.groups.overtaken(b"slow") == border
+    lab.topic.groups.set_id(b"slow", border)
+    assert lab.topic.groups.overtaken(b"slow") is None
+
+
+def test_who_trims_or_begins_afterwards_has_lost_nothing() -> None:
+    lab = Lab()
+    lab.topic.groups.create(b"g", ids.FIRST)
+    lab.fill()
+    lab.topic.trim_length(3)
+    assert lab.topic.groups.overtaken(b"g") is None  # a client wanted it so
+    lab.add(5)
+    lab.rotate()
+    lab.add(1)
+    lab.topic.groups.deliver(b"g", b"ann", 1)
+    lab.clock.advance(DAY)
+    assert lab.shed("length:1,hold:1h").entries > 0
+    assert lab.topic.groups.overtaken(b"g") is not None
+    for name in (b"new", b"g"):
+        (lab.topic.groups.set_id if name == b"g" else lab.topic.groups.create)(name, ids.FIRST)
+        assert lab.topic.groups.overtaken(name) is None
+        shown = lab.topic.groups.deliver(name, b"c")
+        assert [id for id, _ in shown.entries] == lab.ids()

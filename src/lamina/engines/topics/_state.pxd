@@ -1,6 +1,6 @@
 # Types of state.py for the compiled twin. Without this file the same source runs as plain Python.
 cdef class State:
-    cdef public object last_id, max_deleted, trimmed_to
+    cdef public object last_id, max_deleted, trimmed_to, let_go_to
     cdef public long long added, length
     cdef public list deleted
     cdef public bint exists

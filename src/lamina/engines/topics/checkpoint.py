@@ -1,6 +1,6 @@
 """What is known of a topic at some position of its log, so that a start need not read the log from its start.
 
-    header lmtc 1 · one record: position, last id, added, length, largest deleted id, trimmed to, deleted ids
+    header lmtc 1 · one record: position, last id, added, length, largest deleted id, trimmed to, let go to, deleted ids
 
 A checkpoint that is not whole is not used, and the log alone gives the same, also when its oldest files went: before
 they did, all that is known was written behind them. Only how many entries are there is counted once more, as a trim
@@ -26,7 +26,7 @@ from lamina.log.naming import CHECKPOINT, TIMED
 from lamina.log.reader import Reader
 
 _MAGIC: Final = HEADER.pack(b"lmtc", 1)
-_FACTS: Final = struct.Struct(">QQQ16s16s16s?Q")  # position, added, length, last, deleted, trimmed, exists, count
+_FACTS: Final = struct.Struct(">QQQ16s16s16s16s?Q")  # position, added, length, four ids, exists, count
 
 
 def save(files: Files, folder: str, state: State, position: int) -> None:
@@ -38,6 +38,7 @@ def save(files: Files, folder: str, state: State, position: int) -> None:
         state.last_id.to_bytes(16, "big"),
         state.max_deleted.to_bytes(16, "big"),
         state.trimmed_to.to_bytes(16, "big"),
+        state.let_go_to.to_bytes(16, "big"),
         state.exists,
         len(state.deleted),
     )
@@ -60,6 +61,7 @@ def copy_of(state: State) -> State:
     known = State()
     known.last_id, known.added, known.length = state.last_id, state.added, state.length
     known.max_deleted, known.trimmed_to, known.exists = state.max_deleted, state.trimmed_to, state.exists
+    known.let_go_to = state.let_go_to
     known.deleted = state.deleted[:]
     return known
 
@@ -132,11 +134,11 @@ def _read(files: Files, folder: str) -> tuple[State, int] | None:
         return None
     at = scan.offsets[0]
     state = State()
-    position, state.added, state.length, last, deleted, trimmed, state.exists, count = _FACTS.unpack_from(data, at)
+    position, state.added, state.length, *found, state.exists, count = _FACTS.unpack_from(data, at)
     if scan.lengths[0] != _FACTS.size + 16 * count:
         return None
-    state.last_id, state.max_deleted, state.trimmed_to = (
-        EntryId(int.from_bytes(raw, "big")) for raw in (last, deleted, trimmed)
+    state.last_id, state.max_deleted, state.trimmed_to, state.let_go_to = (
+        EntryId(int.from_bytes(raw, "big")) for raw in found
     )
     start = at + _FACTS.size
     state.deleted = [

@@ -3,6 +3,7 @@
     [1, ms, sequence, name, value, name, value ...]      an entry
     [2, ms, sequence, ms, sequence ...]                  these entries were deleted
     [3, ms, sequence, count]                             all up to this id were trimmed, so many of them were alive
+    [3, ms, sequence, count, 1]                          the same by retention: who had yet to read them is told
     [4, ms, sequence, added, deleted-ms, deleted-seq]    last id, entries ever added and largest deleted id were set
 
 Numbers are unsigned and as short as they can be, names and values are bytes. Kind 0 is the kernel's (log/formats.py).
@@ -39,8 +40,10 @@ def encode_deleted(ids: Sequence[EntryId]) -> bytes:
     return b"".join(parts)
 
 
-def encode_trimmed(id: EntryId, count: int) -> bytes:
-    return b"".join((array_head(4), b"\x03", number(id >> 64), number(id & _SEQUENCE), number(count)))
+def encode_trimmed(id: EntryId, count: int, *, is_let_go: bool = False) -> bytes:
+    """``is_let_go``: by retention, not by a client."""
+    numbers = (id >> 64, id & _SEQUENCE, count, *([1] if is_let_go else []))
+    return b"".join((array_head(1 + len(numbers)), b"\x03", *map(number, numbers)))
 
 
 def encode_set(last: EntryId, added: int, max_deleted: EntryId) -> bytes:

@@ -78,7 +78,15 @@ class Groups(GroupLog):
 
     def _placed(self, last: EntryId | None) -> tuple[EntryId, bool]:
         newest = self.topic.state.last_id
-        return (newest, False) if last is None else (last, last > newest)
+        if last is None:
+            return newest, False
+        # Who begins now asks for what there is: what retention took before is no gap for it.
+        return max(last, self.topic.state.let_go_to), last > newest
+
+    def overtaken(self, name: bytes) -> EntryId | None:
+        """Retention took entries that the group has not read: up to this id. Raises: NoGroup."""
+        group, border = self.get(name), self.topic.state.let_go_to
+        return border if group.last_id < border and not group.is_ahead else None
 
     def destroy(self, name: bytes) -> tuple[bool, int]:
         """Whether there was such a group, and the position. Who waits for its entries is woken."""

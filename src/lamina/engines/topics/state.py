@@ -24,6 +24,8 @@ class State:
         self.max_deleted = FIRST
         self.trimmed_to = FIRST
         """No entry up to this id is there any more."""
+        self.let_go_to = FIRST
+        """Up to this id retention took entries away."""
         self.deleted: list[EntryId] = []
         """Sorted: entries behind ``trimmed_to`` that were deleted one by one."""
         self.exists = False
@@ -40,8 +42,11 @@ class State:
             self.delete([items.id() for _ in range(items.left // 2)])
         elif kind == codec.TRIMMED:
             id, count = items.id(), items.number()
+            is_let_go = bool(items.left) and items.number() == 1
             items.end()
             self.trim(id, count)
+            if is_let_go:
+                self.let_go_to = id
         elif kind == codec.SET:
             last, added, max_deleted = items.id(), items.number(), items.id()
             items.end()

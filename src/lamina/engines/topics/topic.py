@@ -314,8 +314,11 @@ class Topic(logged.Logged):
         # Invariant: what goes was there.
         assert 0 <= alive <= state.length
         known = codec.encode_set(state.last_id, state.added, state.max_deleted)
-        position = self.removed_at = self._append(known, before=codec.encode_trimmed(border, alive))
+        trimmed = codec.encode_trimmed(border, alive, is_let_go=alive > 0)
+        position = self.removed_at = self._append(known, before=trimmed)
         self.state.trim(border, alive)
+        if alive:
+            self.state.let_go_to = border
         return alive, position
 
     def _ids_from(self, start: EntryId, count: int) -> list[EntryId]:
