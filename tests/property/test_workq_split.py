@@ -1,15 +1,16 @@
-"""The workq parser gives the same commands for any split of the bytes, and survives any bytes."""
+"""The workq parser gives the same commands for any split of the bytes, and of any bytes only what it promises."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lamina.server.workq.commands import Command, Refusal
+from lamina.server.workq.commands import STATES, Command, Redrive, Refusal
 from lamina.server.workq.parse import MAX_COMMAND, Parser
 
 ID = b"0000000a-0000-4000-8000-00000000000a"
@@ -112,9 +113,69 @@ def test_the_quick_and_the_careful_way_agree(data: bytes) -> None:
     assert quick_outcome[3] == careful_outcome[3]
 
 
+# -- anything at all -----------------------------------------------------------------------------------------------
+
+
+def is_name(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]{1,255}", value) is not None
+
+
+def is_between(first: int, last: int) -> Callable[[object], bool]:
+    return lambda value: type(value) is int and first <= value <= last
+
+
+def is_bytes(shortest: int, longest: int) -> Callable[[object], bool]:
+    return lambda value: type(value) is bytes and shortest <= len(value) <= longest
+
+
+DAY_MS = 86_400_000
+UINT32 = (1 << 32) - 1
+# What commands.py promises of the fields, by their names: who gets a command does not check them again.
+PROMISED: dict[str, Callable[[Any], bool]] = {
+    "id": is_bytes(16, 16),
+    "name": is_name,
+    "names": lambda names: 1 <= len(names) <= 1000 and all(map(is_name, names)),
+    "queues": lambda names: all(map(is_name, names)),
+    "text": lambda text: isinstance(text, str) and text != "",
+    "payload": is_bytes(0, 1 << 20),
+    "result": is_bytes(0, 1 << 20),
+    "ttr": is_between(1, DAY_MS),
+    "ttl": is_between(1, 30 * DAY_MS),
+    "wait": is_between(0, DAY_MS),
+    "delay": is_between(0, 30 * DAY_MS),
+    "backoff": is_between(0, DAY_MS),
+    "priority": is_between(-(1 << 31), (1 << 31) - 1),
+    "max_attempts": is_between(0, 255),
+    "max_fails": is_between(0, 255),
+    "time": lambda time: time is None or type(time) is int,
+    "unique": lambda key: key == "" or is_name(key),
+    "most": is_between(1, 1000),
+    "offset": is_between(0, UINT32),
+    "limit": is_between(1, 1000),
+    "state": lambda state: state in STATES,
+}
+
+
+def is_as_promised(command: Command) -> bool:
+    if not isinstance(command, get_args(Command)):
+        return False
+    values = command._asdict()
+    if isinstance(command, Redrive):  # the one or the other
+        del values["id" if command.id is None else "name"]
+    return all(PROMISED[field](value) for field, value in values.items())
+
+
 @examples(1000)
-@given(st.lists(st.binary(max_size=60), max_size=20))
-def test_junk_gives_refusals_and_never_raises(pieces: list[bytes]) -> None:
+@given(st.lists(st.binary(max_size=60) | command_bytes(), max_size=20))
+@example([b"lease - 0\r\n", b"\xff\r\n"])
+def test_any_bytes_give_commands_as_promised_or_refusals_and_never_raise(pieces: list[bytes]) -> None:
     commands, _, pending, rest = outcome(pieces)
-    assert all(isinstance(command, Refusal) for command in (*(each for _, each in commands), *rest))
+    assert all(is_as_promised(command) for command in (*(each for _, each in commands), *rest))
     assert pending < MAX_COMMAND
+
+
+@examples(300)
+@given(st.binary(max_size=60).map(lambda junk: b"x%b\r\n" % junk.replace(b"\n", b"")))
+def test_a_line_that_begins_with_no_word_of_ours_is_refused(line: bytes) -> None:
+    commands, is_closed, pending, rest = outcome([line])
+    assert ([kind for kind, _ in commands], is_closed, pending, rest) == ([Refusal], False, 0, [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lamina.engines.topics import codec, entries, ids
@@ -40,6 +40,7 @@ def test_an_entry_that_was_cut_is_bad(id: EntryId, fields: list[bytes], data: st
 
 
 @given(st.binary(max_size=60))
+@example(b"\x91\x02")  # a deletion of nothing
 def test_any_bytes_are_a_record_or_bad(junk: bytes) -> None:
     state = State()
     try:

@@ -37,8 +37,8 @@ class State:
         if kind == codec.ENTRY:
             self.add(items.id())
         elif kind == codec.DELETED:
-            if items.left % 2:
-                raise codec.BadRecord("half an id")
+            if not items.left or items.left % 2:
+                raise codec.BadRecord("no id, or half of one")
             self.delete([items.id() for _ in range(items.left // 2)])
         elif kind == codec.TRIMMED:
             id, count = items.id(), items.number()

@@ -9,6 +9,7 @@ from lamina.engines.topics import ids
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
 from lamina.server.resp import replies
+from lamina.server.resp.gap import gap
 from lamina.server.resp.group_words import SYNTAX, entry_values, find_group, integer, rest_on_all, rest_on_shown
 from lamina.server.resp.replies import Map, Value
 from lamina.server.resp.session import Args, Refusal, Session, Wait
@@ -48,13 +49,15 @@ def xreadgroup(session: Session, args: Args) -> bytes | Wait:
     for key, text in zip(asked.keys, asked.texts, strict=True):
         find_group(session, key, group, _WHERE)
         wanted.append((key, _start(text)))
+    for key, start in wanted:  # before anything is given out: the error comes without entries
+        topic, _ = find_group(session, key, group, _WHERE)
+        if start is None and (told := _tell_gap(session, topic, key, group)) is not None:
+            return told
     found: list[tuple[Value, Value]] = []
     for key, start in wanted:
         topic, groups = find_group(session, key, group, _WHERE)
         if start is not None:
             shown = groups.history(group, consumer, start, asked.count)
-        elif (gap := _tell_gap(session, topic, group)) is not None:
-            return gap
         else:
             shown = groups.deliver(group, consumer, asked.count, noack=asked.noack)
         if shown.entries or start is not None:
@@ -72,18 +75,16 @@ def xreadgroup(session: Session, args: Args) -> bytes | Wait:
     return Wait(keys, seconds, lambda: _attempt(session, keys, group, asked), nothing)
 
 
-def _tell_gap(session: Session, topic: Topic, group: bytes) -> bytes | None:
+def _tell_gap(session: Session, topic: Topic, key: bytes, group: bytes) -> bytes | None:
     """An error, once, if retention took entries that the group has not read; then it goes on behind them."""
     groups = topic.groups
     with topic.lock:
         border = groups.overtaken(group)
         if border is None:
             return None
-        last = groups.get(group).last_id
-        session.rest_on(topic, topic.newest_position())
+        told = gap(session, topic, key, groups.get(group).last_id, b"the group goes on behind them")
         session.rest_on(groups, groups.set_id(group, border))
-    text = b"GAP entries behind %b up to %b were let go by retention unread; the group goes on behind them"
-    return replies.error(text % (ids.show(last), ids.show(border)))
+    return told
 
 
 def _attempt(session: Session, keys: list[bytes], group: bytes, asked: _Asked) -> bytes | None:
@@ -94,8 +95,8 @@ def _attempt(session: Session, keys: list[bytes], group: bytes, asked: _Asked) -
             raise Refusal(b"UNBLOCKED the stream key no longer exists")
         if not topic.groups.has(group):
             raise Refusal(b"NOGROUP the consumer group this client was blocked on no longer exists")
-        if (gap := _tell_gap(session, topic, group)) is not None:
-            return gap
+        if (told := _tell_gap(session, topic, key, group)) is not None:
+            return told
         most = asked.count or _MOST_AFTER_WAITING
         shown = topic.groups.deliver(group, asked.consumer, most, noack=asked.noack)
         if shown.entries:

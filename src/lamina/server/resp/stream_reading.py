@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from lamina.engines.topics import ids
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
 from lamina.server.resp import replies
 from lamina.server.resp.entry_replies import show_all
+from lamina.server.resp.gap import gap
 from lamina.server.resp.group_words import SYNTAX, integer
 from lamina.server.resp.session import Args, Refusal, Session, Wait
 
@@ -69,9 +70,19 @@ def _read(
 # -- XREAD -----------------------------------------------------------------------------------------------------------
 
 
+class _Asked(NamedTuple):
+    """What is wanted of one topic."""
+
+    key: bytes
+    start: EntryId
+    """The first id that is asked for."""
+    goes_on: bool
+    """Behind an id it has seen. Who begins was not overtaken."""
+
+
 def xread(session: Session, args: Args) -> bytes | Wait:
     count, block_ms, keys, texts = _parse(args)
-    wanted = [(key, _start(session.topics.get(key), text)) for key, text in zip(keys, texts, strict=True)]
+    wanted = [_asked(session, key, text) for key, text in zip(keys, texts, strict=True)]
     nothing = replies.null_array(session.version)
     may_wait = block_ms is not None and not session.is_in_exec
 
@@ -84,26 +95,46 @@ def xread(session: Session, args: Args) -> bytes | Wait:
         # Hundreds who come back at once for the next entry would leave no time to publish it.
         return wait(is_due=True)
     found: list[bytes] = []
-    for key, start in wanted:
-        topic = session.topics.get(key)
-        if topic is not None and (records := _read(session, topic, start, ids.LAST, count)):
-            found.append(replies.bulk(key) + show_all(records))
+    for asked in wanted:
+        topic = session.topics.get(asked.key)
+        if topic is None:
+            continue
+        with topic.lock:  # retention has a thread of its own: nothing goes between looking for a gap and reading
+            if (told := _tell_gap(session, topic, asked)) is not None:
+                return told
+            records = _read(session, topic, asked.start, ids.LAST, count)
+        if records:
+            found.append(replies.bulk(asked.key) + show_all(records))
     if found:
         return _answer(found, session.version)
     return wait(is_due=False) if may_wait else nothing
 
 
-def _attempt(session: Session, wanted: list[tuple[bytes, EntryId]], most: int) -> bytes | None:
-    """Entries of the first topic that has some, for one who waited."""
-    for key, start in wanted:
-        topic = session.topics.get(key)
+def _attempt(session: Session, wanted: list[_Asked], most: int) -> bytes | None:
+    """Entries of the first topic that has some, for one who waited; or the error of the first that overtook it."""
+    answer: bytes | None = None
+    for asked in wanted:
+        topic = session.topics.get(asked.key)
         if topic is None:
             continue
-        shown, position = _shown(session, topic, start, most)
+        with topic.lock:
+            if (told := _tell_gap(session, topic, asked)) is not None:
+                return told
+            if answer is not None:
+                continue
+            shown, position = _shown(session, topic, asked.start, most)
         if shown:
             session.rest_on(topic, position)
-            return _answer([replies.bulk(key) + shown], session.version)
-    return None
+            answer = _answer([replies.bulk(asked.key) + shown], session.version)
+    return answer
+
+
+def _tell_gap(session: Session, topic: Topic, asked: _Asked) -> bytes | None:
+    """An error if retention took entries behind the id that was asked for. Nothing is kept of it: the client knows."""
+    border = topic.state.let_go_to
+    if not asked.goes_on or asked.start > border:
+        return None
+    return gap(session, topic, asked.key, EntryId(asked.start - 1), b"read on from %b" % ids.show(border))
 
 
 def _shown(session: Session, topic: Topic, start: EntryId, most: int) -> tuple[bytes, int]:
@@ -126,20 +157,20 @@ def _answer(found: list[bytes], version: int) -> bytes:
     return b"*%d\r\n%b" % (len(found), b"".join([b"*2\r\n" + pair for pair in found]))
 
 
-def _start(topic: Topic | None, text: bytes) -> EntryId:
-    """The first id that is asked for. Raises: Refusal; BadTopic."""
-    if text == b"$":
-        last = ids.FIRST if topic is None else topic.state.last_id
-    elif text == b"+":  # since Redis 7.4: the newest entry
-        newest = topic.read(ids.FIRST, ids.LAST, 1, newest_first=True)[0] if topic is not None else []
-        if newest:
-            return newest[0][0]
-        last = ids.FIRST if topic is None else topic.state.last_id
-    elif text == b">":
+def _asked(session: Session, key: bytes, text: bytes) -> _Asked:
+    """Raises: Refusal; BadTopic."""
+    topic = session.topics.get(key)
+    if text == b">":
         raise Refusal(_NEW_OF_GROUP)
-    else:
-        last = ids.parse(text)
-    return EntryId(last + 1)
+    if text == b"+" and topic is not None:  # since Redis 7.4: the newest entry
+        newest = topic.read(ids.FIRST, ids.LAST, 1, newest_first=True)[0]
+        if newest:
+            return _Asked(key, newest[0][0], goes_on=False)
+    if text in (b"$", b"+"):
+        last = ids.FIRST if topic is None else topic.state.last_id
+        return _Asked(key, EntryId(last + 1), goes_on=last != ids.FIRST)  # overtaken while it waits, it is told
+    last = ids.parse(text)
+    return _Asked(key, EntryId(last + 1), goes_on=last != ids.FIRST)
 
 
 def _parse(args: Args) -> tuple[int | None, int | None, list[bytes], list[bytes]]:
