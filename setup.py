@@ -30,6 +30,7 @@ by_hand = [
 AS_WRITTEN = {
     "lamina.engines": ("journal", "logged"),
     "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "engine"),
+    "lamina.engines.queues": ("ids", "message", "codec", "state", "memory", "engine", "deliveries"),
     "lamina.engines.topics": ("state", "tail", "topic", "topics"),
     "lamina.server": ("client",),
     "lamina.server.workq": ("parse", "replies", "answers", "door"),
@@ -40,6 +41,7 @@ AS_WRITTEN = {
         "runs",
         "stream_adding",
         "stream_reading",
+        "queue_commands",
         "answers",
         "waiting",
         "door",

@@ -18,6 +18,10 @@ from bench import (
     cases_group,
     cases_jobs,
     cases_jobs_engine,
+    cases_queues_dump,
+    cases_queues_restore,
+    cases_queues_scale,
+    cases_queues_wire,
     cases_scan,
     cases_topics_engine,
     cases_topics_files,
@@ -37,6 +41,10 @@ CASES = [
     *cases_topics_files.CASES,
     *cases_topics_restart.CASES,
     *cases_topics_engine.CASES,
+    *cases_queues_wire.CASES,
+    *cases_queues_dump.CASES,
+    *cases_queues_restore.CASES,
+    *cases_queues_scale.CASES,
 ]
 DEFAULT_FOLDER = ".bench"  # on the disk of the project, for the temporary folder of the system may be memory
 NOTABLE = 0.10

@@ -60,10 +60,10 @@ class Server:
 
 
 @contextmanager
-def lamina(folder: str, sync: str) -> Iterator[Server]:
-    """``lamina serve`` with topics only, on the data folder ``folder``."""
+def lamina(folder: str, sync: str, *flags: str) -> Iterator[Server]:
+    """``lamina serve`` without jobs, on the data folder ``folder``."""
     program = os.path.join(os.path.dirname(sys.executable), "lamina")
-    words = [program, "serve", "--data", folder, "--resp", f"{HOST}:0", "--workq", "off", "--sync", sync]
+    words = [program, "serve", "--data", folder, "--resp", f"{HOST}:0", "--workq", "off", "--sync", sync, *flags]
     with _serving(words, folder) as (process, started):
         assert process.stdout is not None
         line = ""

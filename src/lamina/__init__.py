@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lamina import errors as errors
     from lamina.data import Data as Data
     from lamina.data import open as open
+    from lamina.engines.queues.options import QueueOptions as QueueOptions
     from lamina.log import ALWAYS as ALWAYS
     from lamina.log import OS as OS
     from lamina.log import Level as Level
@@ -40,6 +41,7 @@ _HOMES = {
     "Log": "lamina.log",
     "LogOptions": "lamina.log",
     "OS": "lamina.log",
+    "QueueOptions": "lamina.engines.queues.options",
     "Reader": "lamina.log",
     "Record": "lamina.log",
     "interval": "lamina.log",
@@ -53,6 +55,7 @@ __all__ = [
     "Level",
     "Log",
     "LogOptions",
+    "QueueOptions",
     "Reader",
     "Record",
     "__version__",

@@ -18,6 +18,9 @@ from lamina.log.writer import Log
 
 if TYPE_CHECKING:
     from lamina.engines.jobs.api import Jobs
+    from lamina.engines.queues.api import HeldQueue, Queues
+    from lamina.engines.queues.options import QueueOptions
+    from lamina.engines.queues.views import Key
     from lamina.engines.topics.api import NamedTopic, TopicFolder
 
 
@@ -46,9 +49,12 @@ class Data:
         jobs: LogOptions | None = None,
         topics: LogOptions | None = None,
         retention: Mapping[str, str] | None = None,
+        queues: QueueOptions | None = None,
+        queue_log: LogOptions | None = None,
     ) -> None:
         """Use ``lamina.open``."""
         self._retention = dict(retention or {})
+        self._queue_options, self._queue_log_options = queues, queue_log
         self._jobs_options, self._topics_options = jobs, topics
         self.folder = folder
         self._files = RealFiles() if files is None else files
@@ -58,6 +64,7 @@ class Data:
         self._logs: dict[str, Log] = {}
         self._jobs: Jobs | None = None
         self._topics: TopicFolder | None = None
+        self._queues: Queues | None = None
         self._is_closed = False
 
     def log(self, name: str, options: LogOptions | None = None, *, salvage: bool = False) -> Log:
@@ -141,6 +148,37 @@ class Data:
         """One topic: ``data.topics.topic(name)``. Raises: BadName; as ``topics``."""
         return self.topics.topic(name)
 
+    @property
+    def queues(self) -> Queues:
+        """The queues of the folder, opened (and made) at the first use. They are closed with the data folder.
+
+        Raises: LogLocked if a server has them; Corruption, WrongFormat; BadOption if the messages are in the other
+            store; DiskError, DiskFull; LogClosed.
+        """
+        with self._lock:
+            self._check_open()
+            if self._queues is None:
+                from lamina.engines.queues.api import Queues
+                from lamina.engines.queues.opening import open_engine
+                from lamina.log.naming import RESERVE
+                from lamina.log.reserve import Reserve
+
+                engine = open_engine(
+                    join(self.folder, "queues"),
+                    options=self._queue_options,
+                    log=self._queue_log_options,
+                    files=self._files,
+                    clock=self._clock,
+                    committer=self._committer,
+                )
+                engine.reserve = Reserve(self._files, join(engine.folder, RESERVE), engine.clock)
+                self._queues = Queues(engine)
+            return self._queues
+
+    def queue(self, id: str, key: Key | None = None) -> HeldQueue:
+        """One end of a queue: ``data.queues.queue(id, key)``. Raises: as ``queues``."""
+        return self.queues.queue(id, key)
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise LogClosed(f"{self.folder}: the data folder is closed", hint="open it again")
@@ -150,14 +188,14 @@ class Data:
         errors = []
         with self._lock:
             self._is_closed = True
-            engines = [engine for engine in (self._jobs, self._topics) if engine is not None]
+            engines = [engine for engine in (self._jobs, self._topics, self._queues) if engine is not None]
             for one in [*self._logs.values(), *engines]:
                 try:
                     one.close()
                 except LaminaError as error:
                     errors.append(error)
             self._logs.clear()
-            self._jobs = self._topics = None
+            self._jobs = self._topics = self._queues = None
         self._committer.stop()
         if errors:
             raise errors[0]
@@ -177,9 +215,21 @@ def open(
     jobs: LogOptions | None = None,
     topics: LogOptions | None = None,
     retention: Mapping[str, str] | None = None,
+    queues: QueueOptions | None = None,
+    queue_log: LogOptions | None = None,
 ) -> Data:
     """Open a data folder, making it if need be. ``jobs`` are the settings of its command log, ``topics`` those of the
     logs of its topics and their groups. ``retention``: how long topics keep their messages, by name or pattern, such
     as ``{"logs-*": "age:7d,bytes:10GiB"}``; the first that fits counts, and else everything is kept.
+    ``queues``: how queues are kept, their quota, how long a message is; ``queue_log``: how their files are written.
     """
-    return Data(os.fspath(folder), files=files, clock=clock, jobs=jobs, topics=topics, retention=retention)
+    return Data(
+        os.fspath(folder),
+        files=files,
+        clock=clock,
+        jobs=jobs,
+        topics=topics,
+        retention=retention,
+        queues=queues,
+        queue_log=queue_log,
+    )

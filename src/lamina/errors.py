@@ -24,6 +24,12 @@ LaminaError
     DuplicateJob                  a job with this id, or with this unique key, is there already
     DuplicateResult               the job was completed or failed before
     NotLeased                     the job is not being worked on
+  QueueError
+    QueueRefused                  no such queue, or not for who asks: every reason looks the same
+    QuotaMet          retryable   the queue is full, and closed until all of it was received
+    MessageTooLarge               a body above the limit
+    NoMessage                     this message is not the one that was delivered
+    Prohibited                    one connection cannot both get and subscribe to the same queue
   WireError                       a client got something that is no answer
     Disconnected      retryable   the server is not there, or went away; what was asked may have been done
 
@@ -246,6 +252,63 @@ class NotLeased(JobError):
     """The job is not being worked on."""
 
     code = "not_leased"
+
+
+class QueueError(LaminaError):
+    """Something about queues."""
+
+    code = "queue"
+
+
+class QueueRefused(QueueError):
+    """There is no such queue, or it is not for who asks. Which of the two nobody is told."""
+
+    code = "auth"
+
+    def __init__(self, message: str = "there is no such queue for you") -> None:
+        super().__init__(message, hint="check the id, and show its key first")
+
+
+class QuotaMet(QueueError):
+    """The queue is full. It takes nothing until its recipient has received all of it."""
+
+    code = "quota"
+    retryable = True
+
+    def __init__(self, quota: int, position: int = 0) -> None:
+        super().__init__(
+            f"the queue has {quota} messages that wait: it takes none until all were received",
+            hint="send again when the recipient says so",
+            quota=quota,
+        )
+        self.position = position
+        """Of the marker that was put at the end."""
+
+
+class MessageTooLarge(QueueError):
+    """The body is above the limit."""
+
+    code = "large"
+
+    def __init__(self, size: int, limit: int, what: str = "a message") -> None:
+        super().__init__(
+            f"{what} of {size} bytes cannot be sent: {limit} bytes at most", hint="send it in parts", limit=limit
+        )
+
+
+class NoMessage(QueueError):
+    """This message is not the one that was delivered, or not to who acknowledges it."""
+
+    code = "no_message"
+
+    def __init__(self, message: str = "this is not the message that was delivered here last") -> None:
+        super().__init__(message, hint="receive again: the head of the queue comes again until it is acknowledged")
+
+
+class Prohibited(QueueError):
+    """One connection cannot both get and subscribe to the same queue."""
+
+    code = "prohibited"
 
 
 class WireError(LaminaError):

@@ -18,6 +18,7 @@ import redis
 from integration.lamina_server import LaminaServer
 from lamina import errors
 from lamina.engines.jobs import codec
+from lamina.engines.queues.options import QueueOptions
 from lamina.engines.topics import entries as topic_entries
 from lamina.engines.topics import ids
 from lamina.log import LogOptions, frame
@@ -131,6 +132,9 @@ def test_every_setting_is_documented_with_its_default() -> None:
     table = text("docs/reference/options.md")
     for setting in dataclasses.fields(LogOptions):
         assert f"| `{setting.name}` |" in table
+    for setting in dataclasses.fields(QueueOptions):
+        shown = f"`{setting.default}`" if isinstance(setting.default, str) else setting.default
+        assert f"| `{setting.name}` | {shown} |" in table
 
 
 def test_every_environment_variable_is_documented() -> None:
@@ -180,10 +184,11 @@ def _cli_commands() -> Iterator[tuple[str, click.Command]]:
     from lamina.cli.demo import demo
     from lamina.cli.jobs import jobs
     from lamina.cli.log import log
+    from lamina.cli.queues import queues
     from lamina.cli.serve import serve, workq_server
     from lamina.cli.topics import topics
 
-    for command in (demo, jobs, log, serve, topics, workq_server):
+    for command in (demo, jobs, log, queues, serve, topics, workq_server):
         yield str(command.name), command
         if isinstance(command, click.Group):
             yield from ((f"{command.name} {name}", each) for name, each in command.commands.items())

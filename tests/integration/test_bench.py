@@ -7,10 +7,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bench.queue_driver import QueueLane
+from bench.queue_folder import body_of, sends_and_syncs
+from bench.topic_servers import Wrong
 from integration import redis_peer
+from lamina.engines.queues.opening import open_engine
+from lamina.log import ALWAYS, Log, LogOptions
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,6 +27,14 @@ def bench(*words: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def bench_rows(folder: Path, *cases: str) -> dict[str, dict[str, Any]]:
+    """Run cases tiny. Nothing stays of them on the disk."""
+    out, files = folder / "out.json", folder / "files"
+    bench("--scale", "0.001", "--dir", str(files), "--json", str(out), *(f"--case={case}" for case in cases))
+    assert list(files.iterdir()) == []
+    return {row["case"]: row for row in json.loads(out.read_text())}
 
 
 def test_json_has_a_row_for_each_case(tmp_path: Path) -> None:
@@ -71,6 +85,67 @@ def test_topics_are_compared_with_a_redis(tmp_path: Path) -> None:
     assert rows["topics_xadd_always_P16"]["bare fdatasync us"] > 0
     assert rows["topics_xread_files"]["entries"] % 1000 == 0
     assert list(files.iterdir()) == []
+
+
+@pytest.mark.skipif(redis_peer.PROGRAM is None, reason=redis_peer.MISSING)
+def test_queues_are_compared_with_lists_of_a_redis(tmp_path: Path) -> None:
+    cases = ["queues_throughput", "queues_throughput_journal"]
+
+    rows = bench_rows(tmp_path, *cases)
+
+    assert list(rows) == cases
+    assert all(row["ratio"] > 0 and 0 < row["driver busy"] < 1 for row in rows.values())
+
+
+def test_queues_are_dumped_at_three_sizes(tmp_path: Path) -> None:
+    rows = bench_rows(tmp_path, "queues_dump")
+
+    found = rows["queues_dump_wait"]
+    assert list(rows) == ["queues_dump_wait", "queues_dump_growth", "queues_dump_pause", "queues_dump_length"]
+    assert [found[size]["queues"] / found["1x"]["queues"] for size in ("1x", "4x", "16x")] == [1, 4, 16]
+    assert all(0 <= found[size]["worst wait at"] < 1 for size in ("1x", "4x", "16x"))
+    for figure in ("longest wait ms", "without a dump ms", "pause ms", "dump s"):
+        assert all(found[size][figure]["worst"] >= found[size][figure]["median"] > 0 for size in ("1x", "4x", "16x"))
+
+
+def test_queues_are_restored_and_served_as_journals(tmp_path: Path) -> None:
+    rows = bench_rows(tmp_path, "queues_restore", "queues_scale", "queues_always_64")
+
+    restored, scale = rows["queues_restore"], rows["queues_scale_send"]
+    assert restored["records"] == restored["queues"] + restored["messages"] + 1
+    assert restored["peak MiB"] > restored["growth MiB"]
+    assert scale["few"]["active"] == scale["all"]["active"] == 100
+    assert scale["all"]["files"] > scale["empty"]["files"]
+    assert rows["queues_always_64"]["ours"] >= 1
+
+
+def test_the_syncs_that_are_counted_in_a_log_are_those_that_its_writer_did(tmp_path: Path) -> None:
+    engine = open_engine(str(tmp_path / "queues"), log=LogOptions(sync=ALWAYS))
+    queue, position = engine.create()
+    engine.settle(position)
+    assert isinstance(engine.log, Log)
+    before = engine.log.stats.syncs
+    for together in (1, 2, 3):
+        positions = [engine.send(queue, b"message")[1] for _ in range(together)]
+        engine.settle(positions[-1])
+    syncs = engine.log.stats.syncs - before
+
+    found = sends_and_syncs(str(tmp_path))
+    engine.close()
+
+    assert found == (6, syncs)
+
+
+def test_a_message_that_is_not_the_one_sent_is_noticed() -> None:
+    rid, sid, id = b"r" * 32, b"s" * 32, b"$32\r\n" + b"i" * 32 + b"\r\n"
+    lane = QueueLane((rid, sid), first=0, turns=1)
+    shown = [b"*4\r\n%b:1700000000\r\n$0\r\n\r\n$100\r\n%b\r\n" % (id, body_of(n)) for n in range(16)]
+
+    lane.answered(id * 16)
+    lane.answered(b"".join([*shown[:2], shown[3], shown[2], *shown[4:]]) + b"+OK\r\n")
+
+    with pytest.raises(Wrong, match="message 2 came as"):
+        lane.check()
 
 
 def test_what_needs_a_redis_is_skipped_with_a_line_where_there_is_none(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ PUBLIC = [
     "Level",
     "Log",
     "LogOptions",
+    "QueueOptions",
     "Reader",
     "Record",
     "__version__",

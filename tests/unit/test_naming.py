@@ -294,8 +294,8 @@ def test_a_timed_file_is_named_for_its_first_record(previous: FileName | None) -
     assert TIMED.next_name(previous, TIME_NS) == f"{TIME}.dat"
 
 
-def test_the_first_stored_file_is_number_one() -> None:
-    assert STORED.next_name(None, TIME_NS) == "smp-server-store-1.log"
+def test_the_first_stored_file_is_number_nought() -> None:
+    assert STORED.next_name(None, TIME_NS) == "smp-server-store-0.log"
 
 
 def test_the_next_stored_file_counts_on_without_padding() -> None:

@@ -20,9 +20,10 @@ NAMES = set(
     b"hello auth ping echo quit reset select client command info config multi exec discard watch unwatch del unlink "
     b"exists type keys scan dbsize flushall flushdb randomkey rename renamenx touch object wait waitaof time debug "
     b"function script memory persist expire ttl pttl xadd xlen xrange xrevrange xread xdel xtrim xsetid xgroup "
-    b"xreadgroup xack xpending xclaim xautoclaim xinfo l.why".split()
+    b"xreadgroup xack xpending xclaim xautoclaim xinfo l.why l.dump "
+    b"q.new q.auth q.key q.send q.sub q.unsub q.get q.ack q.off q.del q.info".split()
 )
-OUR_OWN = {b"l.why"}
+OUR_OWN = {name for name in NAMES if name.startswith((b"l.", b"q."))}
 ALL = [each for facts in FACTS.values() for each in (facts, *facts.subcommands.values())]
 
 

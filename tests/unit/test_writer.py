@@ -210,7 +210,7 @@ def test_a_time_named_file_is_named_by_its_first_record() -> None:
 def test_store_logs_go_on_by_number() -> None:
     lab = Lab(family=STORED, segment_bytes=64)
     lab.append(*[b"x" * 60] * 11)
-    assert [name.number for name in lab.log.reader.segments()] == list(range(1, 12))
+    assert [name.number for name in lab.log.reader.segments()] == list(range(11))
 
 
 def test_writing_goes_on_in_the_same_file_after_an_orderly_stop() -> None:

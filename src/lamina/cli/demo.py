@@ -41,11 +41,12 @@ Tick = Callable[[int], None]
 )
 @as_json
 def demo(keep: str | None, as_json: bool) -> None:
-    """See lamina at work: durability, crashes of a log, a job server and a subscriber, and a look into the past.
+    """See lamina at work: durability, crashes of a log, of servers and of a subscriber, and a look into the past.
 
     Takes a few seconds, writes to a temporary folder, and leaves nothing behind (but see --keep).
     """
     from lamina.cli.demo_jobs import jobs_part
+    from lamina.cli.demo_queues import queues_part
     from lamina.cli.demo_topics import topics_part
 
     folder = Path(keep) if keep else Path(tempfile.mkdtemp(prefix="lamina-demo-"))
@@ -59,6 +60,7 @@ def demo(keep: str | None, as_json: bool) -> None:
             "as_of": _as_of(folder / "orders", show),
             "jobs": jobs_part(folder / "served", show),
             "topics": topics_part(folder / "served", show),
+            "queues": queues_part(folder / "served", show),
         }
     finally:
         if not keep:
@@ -69,7 +71,7 @@ def demo(keep: str | None, as_json: bool) -> None:
         _print_summary(summary)
         if keep:
             _say(f'\nThe files are in {folder}: try "lamina log dump {folder / "orders"}"')
-            _say(f'and "lamina jobs ls --data {folder / "served"}", or "lamina topics ls" with the same words.')
+            _say(f'and "lamina jobs ls --data {folder / "served"}", "lamina topics ls" or "lamina queues ls" likewise.')
 
 
 def _say(text: str) -> None:
@@ -171,11 +173,13 @@ def _as_of(folder: Path, show: Callable[[str], None]) -> dict[str, object]:
 
 
 def _print_summary(summary: dict[str, object]) -> None:
-    policies, crash, jobs, topics = (summary[part] for part in ("policies", "crash", "jobs", "topics"))
+    parts = ("policies", "crash", "jobs", "topics", "queues")
+    policies, crash, jobs, topics, queues = (summary[part] for part in parts)
     assert isinstance(policies, list)
     assert isinstance(crash, dict)
     assert isinstance(jobs, dict)
     assert isinstance(topics, dict)
+    assert isinstance(queues, dict)
     _say("")
     print_table(
         ["policy", "records ", "records/s ", "syncs ", "an acknowledged record survives"],
@@ -190,3 +194,6 @@ def _print_summary(summary: dict[str, object]) -> None:
     verdict = "the subscriber missed none" if is_right else "THE SUBSCRIBER MISSED SOME, OR GOT SOME THAT WERE DONE"
     again = f"{topics['twice']} came twice, not acknowledged when it was killed"
     _say(f"The topic: {topics['published']} messages published, {verdict}; {again}.")
+    is_right = not (queues["lost"] or queues["undone"] or queues["disordered"])
+    verdict = "none was lost, none came back, all in order" if is_right else "SOME WERE LOST, UNDONE OR OUT OF ORDER"
+    _say(f"The queues: {queues['sent']} messages sent, {len(queues['kills'])} kills in the middle of dumps, {verdict}.")

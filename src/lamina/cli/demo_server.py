@@ -62,18 +62,21 @@ class Program:
 class Server(Program):
     """``lamina serve`` with one door, ``workq`` or ``resp``, and sync ``always``."""
 
-    def __init__(self, data: Path, door: str) -> None:
+    def __init__(self, data: Path, door: str, *flags: str) -> None:
         words = ["-m", "lamina", "serve", "--data", str(data), "--sync", "always"]
         for each in ("workq", "resp"):
             words += [f"--{each}", f"{HOST}:0" if each == door else "off"]
-        super().__init__(*words)
+        super().__init__(*words, *flags)
         self._door = door
         self.port = 0
 
     def _has_started(self) -> None:
-        """It says so in one line, with the port."""
-        line = self.said.readline() if select.select([self.said], [], [], PATIENCE_S)[0] else "it says nothing"
-        before, _, behind = line.partition(f"{self._door} on {HOST}:")
-        if not behind:
-            raise LaminaError(f"the server did not start: {before.strip()}")
-        self.port = int(behind.split(",")[0])
+        """It says so in one line, with the port; warnings of what the one before left may come first."""
+        said: list[str] = []
+        while select.select([self.said], [], [], PATIENCE_S)[0] and (line := self.said.readline()):
+            said.append(line.strip())
+            port = line.partition(f"{self._door} on {HOST}:")[2]
+            if port:
+                self.port = int(port.split(",")[0])
+                return
+        raise LaminaError(f"the server did not start: {' '.join(said) or 'it says nothing'}")

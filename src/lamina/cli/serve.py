@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lamina.cli.render import out
+from lamina.engines.queues.options import QueueOptions
 from lamina.errors import BadOption
 from lamina.log.options import LogOptions
 from lamina.log.reserve import SIZE
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OFF = "off"
+
+
+def _log_to_stderr() -> None:
+    """What the server has to tell operators: one line each, never a key, an id of a queue or what a message says."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("lamina")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
 
 
 def _say(line: str) -> None:
@@ -33,11 +45,15 @@ def _say(line: str) -> None:
     "--workq", metavar="HOST:PORT", default="127.0.0.1:9922", show_default=True, help="Where jobs listen, or off."
 )
 @click.option(
-    "--resp", metavar="HOST:PORT", default="127.0.0.1:6380", show_default=True, help="Where topics listen, or off."
+    "--resp",
+    metavar="HOST:PORT",
+    default="127.0.0.1:6380",
+    show_default=True,
+    help="Where topics and queues listen, or off.",
 )
 @click.option(
     "--sync",
-    help="always, os, interval or interval:MS.  [default: always for topics, interval for jobs]",
+    help="always, os, interval or interval:MS.  [default: always for topics and queues, interval for jobs]",
     metavar="POLICY",
 )
 @click.option("--segment-bytes", default=LogOptions().segment_bytes, show_default=True, help="When a new file starts.")
@@ -67,6 +83,26 @@ def _say(line: str) -> None:
 @click.option(
     "--password", envvar="LAMINA_PASSWORD", help="What Redis clients have to know (AUTH). Better in LAMINA_PASSWORD."
 )
+@click.option(
+    "--queues",
+    type=click.Choice(["memory", "journal", "off"]),
+    default="memory",
+    show_default=True,
+    help="Where the messages of queues are kept: in memory with log and dumps, or in a folder for each queue.",
+)
+@click.option(
+    "--queue",
+    "queue_settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of queues, such as quota=1000 or ttl_s=86400 (docs/reference/options.md). Several times.",
+)
+@click.option(
+    "--queue-password",
+    envvar="LAMINA_QUEUE_PASSWORD",
+    help="What has to be said to make a queue. Better in LAMINA_QUEUE_PASSWORD.",
+)
+@click.option("--force-restore", is_flag=True, help="Load what can be read of queues whose files are damaged.")
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine without authentication.")
 def serve(
     data: str,
@@ -81,15 +117,20 @@ def serve(
     retain: tuple[str, ...],
     idle_s: int,
     password: str | None,
+    queues: str,
+    queue_settings: tuple[str, ...],
+    queue_password: str | None,
+    force_restore: bool,
     insecure: bool,
 ) -> None:
-    """Serve the jobs and the topics of a data folder until SIGTERM or Ctrl-C.
+    """Serve the jobs, topics and queues of a data folder until SIGTERM or Ctrl-C.
 
     Every answer says that its change is as safe as --sync promises. A killed server loses nothing it answered.
     """
-    from lamina.server.app import JobSettings, Settings, TopicSettings
+    from lamina.server.app import JobSettings, QueueSettings, Settings, TopicSettings
     from lamina.server.app import serve as run
 
+    _log_to_stderr()
     size = _segment(segment_bytes)
     jobs = topics = None
     if workq != _OFF:
@@ -101,6 +142,16 @@ def serve(
             reserve_bytes=reserve_bytes,
         )
     if resp != _OFF:
+        mailboxes = None
+        if queues != _OFF:
+            mailboxes = QueueSettings(
+                folder=str(Path(data) / "queues"),
+                log=LogOptions(sync=parse_sync(sync or "always")),
+                options=_queue_options(queues, queue_settings),
+                reserve_bytes=reserve_bytes,
+                password=queue_password or None,
+                force=force_restore,
+            )
         topics = TopicSettings(
             at=_address(resp, insecure=insecure or bool(password)),
             folder=str(Path(data) / "topics"),
@@ -109,6 +160,7 @@ def serve(
             retain=retain,
             password=password or None,
             idle_s=idle_s,
+            queues=mailboxes,
         )
     run(Settings(jobs=jobs, topics=topics, max_connections=_positive("--max-connections", max_connections)), _say)
 
@@ -163,6 +215,23 @@ def _address(text: str, *, insecure: bool) -> Address:
             hint="listen on 127.0.0.1, set a password (RESP only), or say --insecure if the network is yours",
         )
     return address
+
+
+def _queue_options(store: str, given: tuple[str, ...]) -> QueueOptions:
+    """Raises: BadOption, naming the setting."""
+    from dataclasses import fields
+
+    values: dict[str, float] = {}
+    known = [field.name for field in fields(QueueOptions) if field.name != "store"]
+    for text in given:
+        name, _, value = text.partition("=")
+        if name not in known:
+            raise BadOption(f"--queue {text}: no setting of queues has that name", hint=f"one of {', '.join(known)}")
+        try:
+            values[name] = int(value) if value.isdigit() else float(value)
+        except ValueError:
+            raise BadOption(f"--queue {text}: that is no number", hint=f"write {name}=10") from None
+    return QueueOptions(store=store, **values)  # type: ignore[arg-type]
 
 
 def _workq_sync(policy: str, every_ms: int) -> Sync:

@@ -79,6 +79,15 @@ class Logged:
                 self.undo_refused(error)
                 raise
 
+    async def reached(self, position: int) -> None:
+        """Wait for no more than that the log has ``position``. Raises: the error that kept it out."""
+        if isinstance(self.log, Log):
+            await self.log.reached(Position(position))
+
+    def is_kept(self) -> bool:
+        """For who has no log, or not yet: all that was pushed is as safe as promised."""
+        return True
+
     def all_written(self) -> Position:
         """Up to where the log has all that the state has. Raises: StorageError if some of it was refused."""
         with self.lock:

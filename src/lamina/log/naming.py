@@ -133,7 +133,7 @@ class _Stored(Family):
     __slots__ = ()
 
     def next_name(self, previous: FileName | None, first_time_ns: int) -> str:
-        return f"smp-server-store-{previous.number + 1 if previous else 1}.log"
+        return f"smp-server-store-{previous.number + 1 if previous else 0}.log"
 
 
 # Jobs share their folder's lock and temporary names with workq, so the two never write at once.

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from lamina.clock import Clock
 from lamina.errors import from_os
 from lamina.log import lock
+from lamina.log.commit import Committer
 from lamina.log.files import Files, FolderLock
 from lamina.log.formats import Format
-from lamina.log.naming import Family
+from lamina.log.naming import Family, FileName
 from lamina.log.options import LogOptions
-from lamina.log.recovery import Recovered, recover
+from lamina.log.reader import Reader
+from lamina.log.recovery import Recovered, RecoveryReport, recover
 from lamina.log.tail import Tail
+
+if TYPE_CHECKING:
+    from lamina.log.writer import Log
 
 
 def become_writer(
@@ -33,3 +41,40 @@ def become_writer(
     except BaseException:
         held.release()
         raise
+
+
+def reader_of(folder: str, files: Files, options: LogOptions, family: Family) -> Callable[[Log], Reader]:
+    """What reads a log that is being written, once there is one."""
+    return lambda log: Reader(folder, family=family, files=files, live=log, max_payload=options.max_payload)
+
+
+def start(
+    cls: type[Log],
+    folder: str,
+    name: FileName,
+    *,
+    last: int,
+    held: FolderLock,
+    options: LogOptions,
+    family: Family,
+    format: Format,
+    files: Files,
+    clock: Clock,
+    committer: Committer | None = None,
+    threaded: bool = True,
+) -> Log:
+    """Go on in a new file ``name`` behind records that the caller has recovered and synced; nothing is read.
+
+    ``last`` is the time of the newest of them (0: there is none): positions go on from there. The caller took the lock
+    of the folder; ``close`` lets it go.
+    Durability: when it returns, the file is there for good.
+    Raises: DiskError, DiskFull, LogFailed; then the lock is still the caller's.
+    """
+    recovered = Recovered(RecoveryReport(segments=1))
+    recovered.index.last = recovered.index.last_data = last
+    tail = Tail(folder, files, clock, options, family, format, recovered)
+    tail.begin(name)
+    owns = committer is None and threaded
+    committer = Committer() if owns else committer
+    reader = reader_of(folder, files, options, family)
+    return cls(tail, reader, held, clock, options, format, recovered, committer, owns_committer=owns)

@@ -80,6 +80,7 @@ class Tail:
         self._sync_interval_s = None if every is None else every / 1000
         self._shows_synced_only = options.sync.level is Level.SYNCED
         self._attested = self._index_kept = 0
+        self._was_begun = False  # the active file was made before there was a record for it, and stays without one
         self._newest = self._sealed = recovered.newest
         self._active = self._reopen(recovered)
 
@@ -138,7 +139,7 @@ class Tail:
         """Of a failed write, keep the calls that are whole in the file and cut off the rest."""
         room = failed.taken - len(mark)
         kept = [call for call in calls if call.end - calls[0].start <= room]
-        if not kept and segment.is_empty:
+        if not kept and segment.is_empty and not self._was_begun:
             self._drop(segment)  # named for a record that it does not hold
             return
         end = len(mark) + kept[-1].end - calls[0].start if kept else 0
@@ -213,14 +214,23 @@ class Tail:
             return segment  # no room or no handle for a new file: the current one goes on
         if segment is not None:
             self._close_sealed(segment)
-        self._active = created
+        self._active, self._was_begun = created, False
         return created
 
     def _create(self, call: Call) -> ActiveSegment:
         first_record = call.first - 1 if self.synced else call.first
+        return self._name_in_folder(self._make(self._next_name(first_record)))
+
+    def _next_name(self, first_record: int) -> FileName:
         name = parse(self._family.next_name(self._newest, first_record))
         assert name is not None
-        segment = ActiveSegment.create(self._files, self._folder, name, self._format)
+        return name
+
+    def _make(self, name: FileName) -> ActiveSegment:
+        return ActiveSegment.create(self._files, self._folder, name, self._format)
+
+    def _name_in_folder(self, segment: ActiveSegment) -> ActiveSegment:
+        """Make the name of a new file safe. Raises: OSError, then it is gone again; LogFailed."""
         try:
             self._files.sync_folder(self._folder)
         except OSError as error:
@@ -229,9 +239,49 @@ class Tail:
                 raise self._failed("sync the folder", error) from error
             self._files.remove(segment.file.path)  # nothing was synced yet, only the folder could not be opened
             raise
-        self._newest = name
+        self._newest = segment.name
         self._index_kept = segment.size
         return segment
+
+    def begin(self, name: FileName | None = None) -> str | None:
+        """Make a new file now, ``name`` or the next one, safe on the disk; what was the active one is sealed.
+
+        Returns the name of the sealed one, if there was one. At the head of the new file stands how far the log had
+        come (Format.reaches), so that it says so also while nothing else is in it.
+        Raises: DiskFull, DiskError: then the active file goes on; LogFailed.
+        """
+        before = self._active
+        self.sync()
+        try:
+            segment = self._make(self._next_name(self.synced) if name is None else name)
+            try:
+                self._write_head(segment)
+            except OSError:
+                segment.file.close()
+                self._files.remove(segment.file.path)
+                raise
+            self._name_in_folder(segment)
+        except OSError as error:
+            raise from_os(error, "start a new file in", self._folder) from error
+        self._active, self._was_begun = segment, True
+        if before is None:
+            return None
+        self._close_sealed(before)
+        return before.name.name
+
+    def _write_head(self, segment: ActiveSegment) -> None:
+        """Raises: OSError."""
+        if self.synced:
+            mark = kernel.encode_many(self.synced, (self._format.watermark(self.synced),))
+            try:
+                segment.append(mark)
+            except AppendFailed as failed:
+                raise failed.cause from failed
+            segment.index.note(self.synced, segment.size)
+            segment.index.grow(segment.size + len(mark), 1, self.synced)
+            segment.index.last_data = self.synced
+        segment.sync()
+        self._attested = self.synced
 
     def seal(self) -> str | None:
         """Close the active segment, the next call starts a new one. Returns its name, None if it held nothing."""

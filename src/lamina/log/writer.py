@@ -22,7 +22,7 @@ from lamina.log.files.real import RealFiles
 from lamina.log.formats import PLAIN, Format
 from lamina.log.frame import LAST_TIME
 from lamina.log.naming import NUMBERED, Family, FileName
-from lamina.log.opening import become_writer
+from lamina.log.opening import become_writer, reader_of, start
 from lamina.log.options import LogOptions
 from lamina.log.positions import Position, Positions
 from lamina.log.reader import Reader
@@ -103,16 +103,14 @@ class Log(Positions):
         Raises: LogLocked; Corruption, WrongFormat (nothing was changed); DiskError, DiskFull.
         """
         files = RealFiles() if files is None else files
-        clock = SystemClock() if clock is None else clock
-        options = LogOptions() if options is None else options
+        clock, options = clock or SystemClock(), options or LogOptions()
         held, recovered, tail = become_writer(folder, files, clock, options, family, format, salvage=salvage)
-
-        def reader(log: Log) -> Reader:
-            return Reader(folder, family=family, files=files, live=log, max_payload=options.max_payload)
-
         owns = committer is None and threaded
         committer = Committer() if owns else committer
+        reader = reader_of(folder, files, options, family)
         return cls(tail, reader, held, clock, options, format, recovered, committer, owns_committer=owns)
+
+    start = classmethod(start)
 
     # -- appending -----------------------------------------------------------------------------------------------
 
@@ -360,14 +358,17 @@ class Log(Positions):
         with self._state:
             return self._has_reached(position, self._level(level))
 
-    def rotate(self) -> str | None:
-        """Seal the active file now. Returns its name, or None if nothing was in it."""
+    def rotate(self, *, begin_next: bool = False) -> str | None:
+        """Seal the active file now. Returns its name, or None if nothing was in it.
+
+        ``begin_next``: make the next at once, also if nothing was in this. Raises: DiskFull, DiskError: this goes on.
+        """
         with self._commit:
             self._round()
             if self._failure is not None:
                 raise self._failure.with_traceback(None)
             try:
-                return self._tail.seal()
+                return self._tail.begin() if begin_next else self._tail.seal()
             except LogFailed as error:
                 self._fail(error)
                 raise

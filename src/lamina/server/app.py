@@ -11,16 +11,22 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
+from lamina.engines.queues.options import QueueOptions
 from lamina.errors import BadOption, DiskError
 from lamina.log.files import join
 from lamina.log.options import LogOptions
 from lamina.log.reserve import SIZE, Reserve
 from lamina.server.client import Client
 
+if TYPE_CHECKING:
+    from lamina.log.commit import Committer
+    from lamina.server.resp.session import House
+
 _JOB_HANDLES = 32  # for log files, the loop and what else is open
 _TOPIC_HANDLES = 20_000  # two for each topic in use
+_QUEUE_HANDLES = 64  # beside those of the journals
 _BACKLOG = 100  # more makes asyncio's accept loop spin when file handles run out
 
 
@@ -57,6 +63,20 @@ class JobSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """The queues behind the RESP door."""
+
+    folder: str
+    log: LogOptions
+    options: QueueOptions
+    reserve_bytes: int = SIZE
+    password: str | None = None
+    """What has to be said to make a queue."""
+    force: bool = False
+    """Load what can be read where a restore would refuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
     """The RESP door and what is behind it."""
 
@@ -70,6 +90,8 @@ class TopicSettings:
     idle_s: int = 0
     """Seconds after which a silent client is hung up on; 0: never."""
     max_bulk: int = 512 * 1024 * 1024
+    queues: QueueSettings | None = None
+    """Served by the same door; None: not at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +167,41 @@ def _jobs(settings: JobSettings) -> Iterator[_House]:
 
 
 @contextmanager
+def _queues(settings: QueueSettings | None, committer: Committer) -> Iterator[Callable[[House], None]]:
+    """Gives what lets a house of the RESP door serve them."""
+    if settings is None:
+        yield lambda house: None
+        return
+    from lamina.engines.queues.deliveries import Deliveries
+    from lamina.engines.queues.opening import open_engine
+    from lamina.engines.queues.upkeep import Upkeep
+    from lamina.log.naming import RESERVE
+
+    given = settings
+    engine = open_engine(given.folder, options=given.options, log=given.log, committer=committer, force=given.force)
+    upkeep = Upkeep(engine)
+    try:
+        if given.reserve_bytes:
+            path = join(given.folder, RESERVE)
+            engine.reserve = Reserve(engine.files, path, engine.clock, given.reserve_bytes)
+        deliveries = Deliveries(engine)
+        upkeep.start()
+
+        def let_in(house: House) -> None:
+            house.queues, house.dump = deliveries, upkeep.dump
+            house.queue_password = None if given.password is None else given.password.encode()
+            loop = asyncio.get_running_loop()
+            # Subscribers are told on the loop, whichever thread found that records were refused.
+            deliveries.look_again_by(lambda look: loop.call_soon_threadsafe(look))
+
+        yield let_in
+    finally:
+        upkeep.stop()
+        upkeep.dump_at_stop()
+        engine.close()
+
+
+@contextmanager
 def _topics(settings: TopicSettings) -> Iterator[_House]:
     from lamina.engines.topics.retention import Retentions
     from lamina.engines.topics.topics import RESERVE, Topics
@@ -175,10 +232,16 @@ def _topics(settings: TopicSettings) -> Iterator[_House]:
             password = settings.password.encode() if settings.password is not None else None
             house = House(topics, topics.clock, shown, password=password)
             house.why = upkeep.why
+            let_in(house)
             return RespDoor(house)
 
-        kept = f"topics in {settings.folder}, sync {settings.log.sync}"
-        yield _House("resp", settings.at, kept, _TOPIC_HANDLES, open_door)
+        with _queues(settings.queues, committer) as let_in:
+            kept = f"topics in {settings.folder}, sync {settings.log.sync}"
+            handles = _TOPIC_HANDLES
+            if settings.queues is not None:
+                kept += f", queues in {settings.queues.folder} ({settings.queues.options.store})"
+                handles += _QUEUE_HANDLES + 3 * settings.queues.options.most_open
+            yield _House("resp", settings.at, kept, handles, open_door)
     finally:
         upkeep.stop()
         topics.close()

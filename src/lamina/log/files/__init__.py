@@ -83,6 +83,12 @@ class Files(Protocol):
     def make_folder(self, folder: str) -> None:
         """Make a folder (and those above it) if it is not there, so that it survives a power cut."""
 
+    def make_folder_unsynced(self, folder: str) -> Sequence[str]:
+        """The same without waiting for the disk. Returns the folders that got a new name: sync those, in this order."""
+
+    def remove_empty_folder(self, folder: str) -> bool:
+        """Remove a folder if nothing is in it. Returns whether that was so; a folder that is not there was not."""
+
     def rename_folder(self, old: str, new: str) -> None:
         """Give a folder another name, beside or elsewhere, in one step, so that it survives a power cut.
 

@@ -151,6 +151,12 @@ class FaultyFiles:
     def make_folder(self, folder: str) -> None:
         self.inner.make_folder(folder)
 
+    def make_folder_unsynced(self, folder: str) -> Sequence[str]:
+        return self.inner.make_folder_unsynced(folder)
+
+    def remove_empty_folder(self, folder: str) -> bool:
+        return self.inner.remove_empty_folder(folder)
+
     def rename_folder(self, old: str, new: str) -> None:
         self.pass_or_fail("rename_folder", old)
         self.inner.rename_folder(old, new)

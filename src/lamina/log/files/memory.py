@@ -136,6 +136,19 @@ class MemoryFiles:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
         self._add_parents(folder + "/")
 
+    def make_folder_unsynced(self, folder: str) -> Sequence[str]:
+        new = [parent for parent in _parents(folder + "/") if parent not in self.folders]
+        self.make_folder(folder)
+        return [os.path.dirname(path) for path in reversed(new)]
+
+    def remove_empty_folder(self, folder: str) -> bool:
+        if folder in self.names:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+        if folder not in self.folders or self.list(folder):
+            return False
+        self.folders.discard(folder)
+        return True
+
     def rename_folder(self, old: str, new: str) -> None:
         self._check_folder(old)
         self._check_folder(os.path.dirname(new))

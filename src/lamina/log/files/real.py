@@ -177,6 +177,29 @@ class RealFiles:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
         self.sync_folder(parent)
 
+    def make_folder_unsynced(self, folder: str) -> Sequence[str]:
+        if os.path.isdir(folder):
+            return []
+        parent = os.path.dirname(os.path.abspath(folder))
+        changed = self.make_folder_unsynced(parent)
+        try:
+            os.mkdir(folder, FOLDER_MODE)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
+        return [*changed, parent]
+
+    def remove_empty_folder(self, folder: str) -> bool:
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        return True
+
     def rename_folder(self, old: str, new: str) -> None:
         if os.path.lexists(new):  # rename would replace an empty folder
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)

@@ -7,5 +7,5 @@ from lamina.twins import stand_in
 IS_COMPILED = stand_in(
     __name__,
     *("protocol", "entry_replies", "replies", "session", "dispatch", "runs", "stream_adding", "stream_reading"),
-    *("answers", "waiting", "door"),
+    *("queue_commands", "answers", "waiting", "door"),
 )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from lamina.engines.logged import Logged
 from lamina.errors import LaminaError
-from lamina.log.positions import Position
 from lamina.log.sync import Level
 from lamina.log.writer import Log
 from lamina.server.resp import replies
@@ -32,7 +31,15 @@ _SLOW_FOR_S: Final = 1.0  # how long a disk is taken for slow, until it is tried
 
 Needs = dict[Logged, int]
 """How far each log has to be."""
-Rest = list[Mark] | Added
+
+
+class Pushed(tuple[Mark, ...]):
+    """What a push rests on: if that is refused, nothing is said, for nothing was asked."""
+
+    __slots__ = ()
+
+
+Rest = list[Mark] | Added | Pushed
 """What an answer rests on; or the run of which it holds all answers."""
 _Held = tuple["Connection", list[bytes], list[Rest], Needs, int]
 """The last: how many doubts there had been before the answers were made. If there are more, each is checked."""
@@ -110,7 +117,7 @@ class Answers:
         engine.push()
         log = engine.log
         if not isinstance(log, Log):
-            return True
+            return engine.is_kept()
         if log.failure is not None or log.is_broken_off:
             return False
         if log.options.sync.level is not Level.SYNCED:
@@ -206,9 +213,8 @@ async def _checked(reply: bytes, marks: Rest) -> bytes:
     if isinstance(marks, Added):
         return b"".join([await _checked(*answer) for answer in marks.answers()])
     for engine, position in marks:
-        if isinstance(engine.log, Log):
-            try:
-                await engine.log.reached(Position(position))
-            except LaminaError as error:
-                return replies.error(text_of(error))
+        try:
+            await engine.reached(position)
+        except LaminaError as error:
+            return b"" if isinstance(marks, Pushed) else replies.error(text_of(error))
     return reply

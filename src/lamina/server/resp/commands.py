@@ -9,6 +9,7 @@ from lamina.server.resp import (
     group_commands,
     key_commands,
     lamina_commands,
+    queue_commands,
     server_commands,
     stream_commands,
     transactions,
@@ -23,6 +24,7 @@ COMMANDS: Final[dict[bytes, Handler]] = {
     **key_commands.COMMANDS,
     **stream_commands.COMMANDS,
     **group_commands.COMMANDS,
+    **queue_commands.COMMANDS,
     **waitaof.COMMANDS,
     **lamina_commands.COMMANDS,
 }

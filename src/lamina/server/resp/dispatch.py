@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from lamina.errors import BadName, BadTopic, GroupExists, InputError, LaminaError, NoGroup
+from lamina.errors import (
+    BadName,
+    BadTopic,
+    GroupExists,
+    InputError,
+    LaminaError,
+    MessageTooLarge,
+    NoGroup,
+    NoMessage,
+    Prohibited,
+    QueueError,
+    QueueRefused,
+    QuotaMet,
+)
 from lamina.server.resp import replies
 from lamina.server.resp.session import Args, Refusal, Session, Wait
 from lamina.server.resp.table import FACTS, Facts
@@ -17,6 +30,13 @@ _MOST_QUEUED = 64 * MIB  # of all commands behind MULTI
 _WORD = 64  # bytes that a word takes beside its own
 _SHOWN = 128  # bytes of an unknown command, and of its arguments, that are told
 _BEFORE_AUTH = frozenset((b"auth", b"hello", b"quit", b"reset"))
+_OF_QUEUES: dict[type[QueueError], bytes] = {
+    QueueRefused: b"AUTH ",
+    QuotaMet: b"QUOTA ",
+    MessageTooLarge: b"LARGE ",
+    NoMessage: b"NOMSG ",
+    Prohibited: b"PROHIBITED ",
+}
 _NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
 
 _BY_NAME = {name: facts for facts in FACTS.values() for name in (facts.name, facts.name.upper())}
@@ -95,5 +115,7 @@ def text_of(problem: Refusal | LaminaError) -> bytes:
         return b"BUSYGROUP " + problem.message.encode()
     if isinstance(problem, BadTopic):
         return b"ERR " + problem.message.encode()
+    if isinstance(problem, QueueError):
+        return _OF_QUEUES[type(problem)] + str(problem).encode()
     code = b"ERR " if isinstance(problem, InputError | BadName) else b"MISCONF "
     return code + str(problem).encode()

@@ -17,11 +17,11 @@ from lamina.engines.logged import Logged
 from lamina.errors import InputError, LaminaError, StorageError
 from lamina.server import client
 from lamina.server.resp import dispatch, replies, runs
-from lamina.server.resp.answers import Answers
+from lamina.server.resp.answers import Answers, Pushed
 from lamina.server.resp.commands import COMMANDS
 from lamina.server.resp.protocol import MAX_ARGS, Parser
 from lamina.server.resp.runs import Run, grouped
-from lamina.server.resp.session import Args, House, Refusal, Wait
+from lamina.server.resp.session import Args, House, Refusal, Wait, _to_nobody
 from lamina.server.resp.waiting import Waiting
 from lamina.units import MIB
 
@@ -83,6 +83,7 @@ class Connection(client.Client):
         self.house = door.house
         self.session = door.house.enter()
         self.session.hang_up = self.hang_up
+        self.session.push = self.push
         self.parser = Parser(door.house.settings.max_bulk, MAX_ARGS)
         self.heard_at = door.house.clock.monotonic()
         self.waiter: Waiter | None = None
@@ -115,6 +116,7 @@ class Connection(client.Client):
         super().connection_lost(problem)
         self.house.leave(self.session)
         self.session.hang_up = _nothing  # the two would keep each other in memory
+        self.session.push = _to_nobody
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -207,6 +209,13 @@ class Connection(client.Client):
             session.skip_next = max(session.skip_next - 1, 0)
             reply = b""
         self.say(reply, marks)
+
+    def push(self, reply: bytes, engine: Logged, position: int) -> None:
+        """Say what was not asked for, once the log of ``engine`` has come to ``position``; never, if it never does."""
+        if position > self.needs.get(engine, 0):
+            self.needs[engine] = position
+        self.say(reply, Pushed(((engine, position),)))
+        self.answers.flush_soon(self)
 
 
 class Waiter:

@@ -1,10 +1,13 @@
-"""Commands that Redis does not have: ``L.WHY``."""
+"""Commands of the server itself that Redis does not have: ``L.WHY``, ``L.DUMP``."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 from lamina.errors import LaminaError
 from lamina.server.resp import replies
@@ -25,12 +28,28 @@ def why(session: Session, args: Args) -> bytes | Wait:
     if session.is_in_exec:
         raise Refusal("ERR L.WHY is not allowed inside a transaction")
     limits = args[2].decode(errors="replace") if len(args) > 2 else None
+    return _elsewhere(session, partial(tell, args[1], topic, limits))
+
+
+def dump(session: Session, args: Args) -> bytes | Wait:
+    """L.DUMP queues: write a dump of the queues now; what was done, as JSON. Nil if one is being written."""
+    make = session.house.dump
+    if args[1].lower() != b"queues" or make is None:
+        raise Refusal("ERR there is nothing of that name to dump, only queues (lamina serve --queues)")
+    if session.is_in_exec:
+        raise Refusal("ERR L.DUMP is not allowed inside a transaction")
+    return _elsewhere(session, make)
+
+
+def _elsewhere(session: Session, work: Callable[[], Any]) -> Wait:
+    """Have another thread do what takes long; the answer is its report, as JSON, or nil."""
     found: list[bytes | LaminaError] = []
 
     async def happens() -> None:
         try:
-            report = await asyncio.to_thread(tell, args[1], topic, limits)
-            found.append(replies.bulk(json.dumps(asdict(report)).encode()))
+            report = await asyncio.to_thread(work)
+            text = None if report is None else json.dumps(asdict(report)).encode()
+            found.append(replies.null(session.version) if text is None else replies.bulk(text))
         except LaminaError as problem:
             found.append(problem)
 
@@ -43,4 +62,4 @@ def why(session: Session, args: Args) -> bytes | Wait:
     return Wait((), None, attempt, replies.null(session.version), happens)
 
 
-COMMANDS: dict[bytes, Handler] = {b"l.why": why}
+COMMANDS: dict[bytes, Handler] = {b"l.why": why, b"l.dump": dump}

@@ -9,7 +9,7 @@ wait returns a ``Wait`` instead.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lamina.clock import Clock
 from lamina.engines.logged import Logged
@@ -19,6 +19,7 @@ from lamina.log.writer import Log
 from lamina.server.resp.settings import Settings
 
 if TYPE_CHECKING:
+    from lamina.engines.queues.deliveries import Deliveries, Receiver
     from lamina.engines.topics.topic import Topic
     from lamina.engines.topics.why import WhyReport
 
@@ -68,6 +69,12 @@ class House:
         """Tells why a topic is as large as it is, by these limits or by its own (engines/topics/why.py)."""
         self.is_resting: Callable[[], bool] = lambda: False
         """Those who wait were just served, and it took long: others come first now."""
+        self.queues: Deliveries | None = None
+        """None: queues are not served."""
+        self.queue_password: bytes | None = None
+        """What has to be said to make a queue; None: nothing."""
+        self.dump: Callable[[], object] | None = None
+        """Dumps the queues; takes a while."""
         self.shown: tuple[object, bytes, int] = (None, b"", 0)
         """What was last shown to one who waited, and of what: the next one often asks for the same."""
         self.sessions: dict[int, Session] = {}
@@ -88,6 +95,8 @@ class House:
 
     def leave(self, session: Session) -> None:
         self.sessions.pop(session.id, None)
+        if session.receiver is not None and self.queues is not None:
+            self.queues.leave(session.receiver)
 
     def forget_closed(self) -> None:
         """Topics went: let nothing keep them in memory."""
@@ -118,6 +127,10 @@ class Session:
         self.seen: dict[Logged, int] = {}
         """How far each log was of which this client was answered something: what WAITAOF waits for."""
         self.is_waiting = False
+        self.push: Callable[[bytes, Any, int], None] = _to_nobody
+        """Says what nobody asked for just now, once an engine has come to a position."""
+        self.receiver: Receiver | None = None
+        """What it was given from queues."""
         self.start_over()
 
     def start_over(self) -> None:
@@ -131,6 +144,11 @@ class Session:
         self.skip_next = 0
         """CLIENT REPLY SKIP: 2 while that command itself runs, 1 for the one behind it."""
         self.is_no_evict = self.is_no_touch = False
+        self.held: dict[bytes, None] = {}
+        """Ids of queues whose keys it has shown."""
+        if self.receiver is not None and self.house.queues is not None:
+            self.house.queues.leave(self.receiver)
+            self.receiver = None
         self.forget_transaction()
 
     def forget_transaction(self) -> None:
@@ -146,3 +164,7 @@ class Session:
         """The answer is true once the log of ``engine`` has come to ``position``."""
         if position:
             self.marks.append((engine, position))
+
+
+def _to_nobody(reply: bytes, engine: Any, position: int) -> None:
+    """For who cannot be told anything."""

@@ -288,12 +288,31 @@ _STREAMS = (
     ),
 )  # fmt: skip
 
+_queue = partial(_facts, group="queue")
+
+_QUEUES = (
+    _queue("q.new", -1, "write denyoom fast", "0.1.0", "Make a queue: the ids of its recipient and its senders."),
+    _queue("q.auth", 3, "fast", "0.1.0", "Show the key of an id."),
+    _queue("q.key", 3, "write fast", "0.1.0", "Set the key that senders have to show."),
+    _queue("q.send", -3, "write denyoom fast", "0.1.0", "Send a message."),
+    _queue("q.sub", 2, "fast", "0.1.0", "Have the messages of a queue pushed, one at a time."),
+    _queue("q.unsub", 2, "fast", "0.1.0", "Have nothing of a queue pushed any more."),
+    _queue("q.get", -2, "blocking", "0.1.0", "The message that is next."),
+    _queue("q.ack", 3, "write fast", "0.1.0", "Say that a message was received: the next one."),
+    _queue("q.off", 2, "write fast", "0.1.0", "Have a queue accept nothing more."),
+    _queue("q.del", 2, "write", "0.1.0", "Delete a queue and its messages."),
+    _queue("q.info", 2, "fast", "0.1.0", "What is known of a queue."),
+)
+
 _OWN = (
     _facts("l.why", -2, "readonly", "0.1.0", "Why a topic is as large as it is.", group="lamina", access="RO"),
+    _facts("l.dump", 2, "admin", "0.1.0", "Dump the queues now.", group="lamina"),
 )  # fmt: skip
 
 FACTS: Final[dict[bytes, Facts]] = {
-    facts.name: facts for group in (_CONNECTION, _SERVER, _TRANSACTIONS, _KEYS, _STREAMS, _OWN) for facts in group
+    facts.name: facts
+    for group in (_CONNECTION, _SERVER, _TRANSACTIONS, _KEYS, _STREAMS, _QUEUES, _OWN)
+    for facts in group
 }
 """By name in small letters; those below others are in ``subcommands``."""
 

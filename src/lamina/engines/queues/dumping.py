@@ -1,0 +1,203 @@
+"""Dumps: the log is rotated, which is the only pause; then all up to there is folded into one file, and the rest goes.
+
+    1 rotate the log: N is sealed, N+1 goes on     2 fold all up to N into N.dump.saving, sync, rename, sync the folder
+    3 remove dumps before N                        4 remove logs up to N            5 remove unfinished dumps up to N
+
+Nothing is removed before the new dump is safe under its name. Whatever fails, and wherever a crash comes, the files
+that are there give the same queues; the next dump removes what was left over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from lamina.clock import Clock
+from lamina.engines.logged import Logged
+from lamina.engines.queues import store_files
+from lamina.engines.queues.fold_worker import Stopper, fold_elsewhere
+from lamina.engines.queues.folding import FoldReport, FoldStopped
+from lamina.errors import StorageError, from_os
+from lamina.log import rewrite
+from lamina.log.files import Files
+from lamina.log.naming import parse
+from lamina.log.sync import Level
+from lamina.log.writer import Log
+
+logger = logging.getLogger("lamina.queues")
+
+
+@dataclass(frozen=True, slots=True)
+class DumpReport:
+    """What a dump did."""
+
+    number: int
+    queues: int
+    messages: int
+    expired: int
+    """Messages that were left out."""
+    bytes: int
+    pause: float
+    """Seconds in which no command could run."""
+    seconds: float
+    """All of it."""
+    removed: list[str]
+
+    def __str__(self) -> str:
+        removed = ", ".join(self.removed) or "nothing"
+        return (
+            f"dump {self.number}: {self.queues} queues, {self.messages} messages, {self.expired} expired left out, "
+            f"{self.bytes} bytes, paused {self.pause:.3f} s, took {self.seconds:.3f} s, removed {removed}"
+        )
+
+
+class Fold(Protocol):
+    """As ``fold_elsewhere``."""
+
+    def __call__(
+        self,
+        files: Files,
+        folder: str,
+        number: int,
+        *,
+        now: int,
+        ttl: int,
+        keeps_messages: bool,
+        force: bool,
+        clock: Clock,
+        step: Callable[[str], None],
+        stopper: Stopper,
+    ) -> FoldReport: ...
+
+
+class Dumper:
+    """Writes the dumps of one engine. Threads: every method is safe from any thread."""
+
+    def __init__(
+        self,
+        engine: Logged,
+        files: Files,
+        folder: str,
+        clock: Clock,
+        *,
+        ttl: int,
+        keeps_messages: bool = True,
+        force: bool = False,
+        fold: Fold = fold_elsewhere,
+        before_fold: Callable[[], None] = lambda: None,
+        removal: AbstractContextManager[object] | None = None,
+        step: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        """``force``: the engine was restored with force (Restored.was_forced): the first dump passes over the same.
+
+        ``before_fold`` does what has to be done before records of the log go. ``removal`` is held while a file is
+        removed: a state that is being built from the files must not meet one that is just going.
+
+        ``step`` is called at places where a test may want to stop: "rotated", "saving written", "renamed",
+        "dumps removed", "logs removed".
+        """
+        self._engine, self._files, self._folder, self._clock = engine, files, folder, clock
+        self._ttl, self._keeps_messages, self._force = ttl, keeps_messages, force
+        self._fold, self._before_fold, self._step = fold, before_fold, step
+        self._removal: AbstractContextManager[object] = removal or engine.lock
+        self._at_work = threading.Lock()
+        self._stopper = Stopper()
+        self._is_cancelled = False
+
+    def dump(self, *, at_stop: bool = False) -> DumpReport | None:
+        """Write a dump now. Returns None if one is being written, or after ``cancel`` (unless ``at_stop``).
+
+        Durability: the dump is synced before anything that it stands for is removed.
+        Raises: StorageError; then the queues go on as before, and so can the next dump.
+        """
+        if not self._at_work.acquire(blocking=False):
+            return None
+        try:
+            self._stopper = Stopper()  # before the look: then whoever cancels stops this one, or is seen
+            if self._is_cancelled and not at_stop:
+                return None
+            report = self._dump()
+        except FoldStopped:
+            logger.info("a dump was given up")
+            raise
+        except StorageError as error:
+            logger.error("no dump: %s", error)
+            raise
+        finally:
+            self._at_work.release()
+        logger.info("%s", report)
+        return report
+
+    def cancel(self) -> None:
+        """Give up the dump that is being written, and begin no other."""
+        self._is_cancelled = True
+        self._stopper.stop()
+
+    def _dump(self) -> DumpReport:
+        start = self._clock.monotonic()
+        number, pause = self._rotate()
+        self._step("rotated")
+        self._before_fold()
+        folded = self._fold(
+            self._files,
+            self._folder,
+            number,
+            now=self._clock.now_ns() // 10**9,
+            ttl=self._ttl,
+            keeps_messages=self._keeps_messages,
+            force=self._force,
+            clock=self._clock,
+            step=self._step,
+            stopper=self._stopper,
+        )
+        self._force = False  # what was passed over is not needed any more
+        self._step("renamed")
+        removed = self._remove_up_to(number)
+        return DumpReport(
+            number,
+            folded.queues,
+            folded.messages,
+            folded.expired,
+            folded.bytes,
+            pause,
+            self._clock.monotonic() - start,
+            removed,
+        )
+
+    def _rotate(self) -> tuple[int, float]:
+        """Returns the number of the log that ended, and how long nobody else had the engine."""
+        engine, log = self._engine, self._engine.log
+        assert isinstance(log, Log)
+        log.wait(log.written, Level.SYNCED)  # most of the sync, while commands go on
+        with engine.lock:
+            start = self._clock.monotonic()
+            engine.all_written()
+            sealed = log.rotate(begin_next=True)
+            pause = self._clock.monotonic() - start
+        name = parse(sealed or "")
+        assert name is not None, "a store log is begun before it is rotated"
+        return name.number, pause
+
+    def _remove_up_to(self, number: int) -> list[str]:
+        try:
+            found = store_files.find(self._files.list(self._folder))
+        except OSError as error:
+            raise from_os(error, "list the folder", self._folder) from error
+        dumps = [store_files.dump_name(each) for each in found.dumps if each < number]
+        logs = [store_files.log_name(each).name for each in found.logs if each <= number]
+        savings = [store_files.saving_name(each) for each in found.savings if each <= number]
+        self._remove(dumps)
+        self._step("dumps removed")
+        self._remove(logs)
+        self._step("logs removed")
+        self._remove(savings)
+        return [*dumps, *logs, *savings]
+
+    def _remove(self, names: list[str]) -> None:
+        for name in names:
+            with self._removal:
+                rewrite.remove(self._files, self._folder, [name])

@@ -1,0 +1,302 @@
+"""A dump is made from files, not from memory: the dump before it and the logs since, folded into one.
+
+So nobody waits for it, and a mistake in memory cannot get into it. It needs memory for the logs only: their records are
+sorted by queue first, then the dump before is read queue by queue, and each is written as those records leave it.
+
+The times of its records mean nothing by themselves. They rise, and the last one is the time of the newest record that
+was folded: so a dump says how far the log had come, as the log itself did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lamina.clock import Clock, SystemClock
+from lamina.engines.queues import codec, store_files
+from lamina.engines.queues.dump_check import BrokenDump, DumpCheck, time_of_end
+from lamina.engines.queues.message import NO_TTL, Message
+from lamina.engines.queues.restoring import ABOUT_MESSAGES, RestoreRefused, StoreWarning, leave_out_expired
+from lamina.engines.queues.state import State, records
+from lamina.engines.queues.store_files import Plan
+from lamina.engines.queues.store_reading import BAD_RECORD, LOST_RECORDS, StoreReading
+from lamina.errors import StorageError, from_os
+from lamina.log import kernel, rewrite
+from lamina.log.files import Files, join
+from lamina.log.formats import QUEUE_STORE
+from lamina.log.frame import MIN_RECORD
+from lamina.log.naming import STORED
+from lamina.log.segment import open_for_reading
+
+_CHUNK: Final = 256 << 10  # bytes that are written at once
+
+
+@dataclass(frozen=True, slots=True)
+class FoldReport:
+    """What a dump holds."""
+
+    number: int
+    queues: int
+    messages: int
+    expired: int
+    """Messages that were left out."""
+    bytes: int
+    seconds: float
+
+
+class FoldStopped(StorageError):
+    """The dump was given up before it was done; nothing was changed."""
+
+    code = "stopped"
+
+
+def fold(
+    files: Files,
+    folder: str,
+    number: int,
+    *,
+    now: int,
+    ttl: int,
+    keeps_messages: bool = True,
+    force: bool = False,
+    clock: Clock | None = None,
+    step: Callable[[str], None] = lambda name: None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> FoldReport:
+    """Write dump ``number`` from the dump before it and the logs up to ``number``, which are sealed.
+
+    ``now`` and ``ttl`` (of the server) in seconds say which messages have expired. ``force``: pass over what cannot be
+    read, for a store that was restored so.
+    Durability: when it returns, the dump is synced under its name; nothing else was changed.
+    Raises: RestoreRefused, WrongFormat; DiskFull, DiskError; FoldStopped. Then nothing is left of it.
+    """
+    clock = SystemClock() if clock is None else clock
+    start = clock.monotonic()
+    try:
+        names = files.list(folder)
+    except OSError as error:
+        raise from_os(error, "list the folder", folder) from error
+    broken: set[int] = set()
+    while True:
+        plan = store_files.plan(names, broken=broken, up_to=number)
+        if plan.missing and not force:
+            file = store_files.log_name(plan.missing[0]).name
+            raise RestoreRefused([StoreWarning("missing_log", file, None, f"{file}: the log is missing")])
+        folding = _Folding(files, folder, plan, now, ttl, keeps_messages=keeps_messages, force=force)
+        folding.is_stopped, folding.step = is_stopped, step
+        if force and plan.base is not None:  # as restoring does: what is left of a dump that has no way round it
+            folding.takes_broken = bool(store_files.plan(names, broken={*broken, plan.base}, up_to=number).missing)
+        try:
+            size = folding.write(number)
+        except BrokenDump as problem:
+            broken.add(problem.number)
+            continue
+        seconds = clock.monotonic() - start
+        return FoldReport(number, folding.queues, folding.messages, folding.expired, size, seconds)
+
+
+class _Edits:
+    """What logs do to queues. Of each queue only the records since it was last created or deleted matter."""
+
+    def __init__(self) -> None:
+        self.by_queue: dict[bytes, list[bytes]] = {}
+        """For queues that the dump before may have: records in order."""
+        self.fresh = State()
+        """Queues that were created since."""
+        self.void: set[bytes] = set()
+        """Queues that were created or deleted since: what the dump before has of them counts no more."""
+        self.records = 0
+
+    def take(self, payload: bytes, values: list[Any]) -> None:
+        self.records += 1
+        kind, rid = values[0], values[1]
+        if kind == codec.CREATE or kind == codec.DELETE:
+            self.by_queue.pop(rid, None)
+            self.void.add(rid)
+            self.fresh.apply_values(values)
+        elif rid in self.void:
+            self.fresh.apply_values(values)
+        elif kind != codec.END:
+            self.by_queue.setdefault(rid, []).append(payload)
+
+
+class _Folding:
+    def __init__(
+        self, files: Files, folder: str, plan: Plan, now: int, ttl: int, *, keeps_messages: bool, force: bool
+    ) -> None:
+        self._files, self._folder, self._plan = files, folder, plan
+        self._now, self._ttl = now, ttl
+        self._keeps_messages, self._force = keeps_messages, force
+        self._last = self._most = 0
+        self.queues = self.messages = self.expired = 0
+        self.takes_broken = False
+        self.is_stopped: Callable[[], bool] = lambda: False
+        self.step: Callable[[str], None] = lambda name: None
+
+    def write(self, number: int) -> int:
+        """Returns the size of the dump. Raises: BrokenDump, if the one before turns out to be; as ``fold``."""
+        if self._plan.base is not None:
+            self._look_at_base(self._plan.base)
+        edits = _Edits()
+        for log in self._plan.logs:
+            self._sort(store_files.log_name(log).name, edits)
+        self._most += edits.records
+        size = 0
+
+        def chunks() -> Iterator[bytes]:
+            nonlocal size
+            for chunk in self._chunks(self._payloads(edits)):
+                if self.is_stopped():
+                    raise FoldStopped("the dump was given up")
+                size += len(chunk)
+                yield chunk
+            self.step("saving written")
+
+        rewrite.replace(self._files, self._folder, store_files.dump_name(number), chunks(), STORED)
+        return size
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _look_at_base(self, number: int) -> None:
+        """How far it says that the log had come, and how many records it has at most."""
+        name = store_files.dump_name(number)
+        try:
+            file = open_for_reading(self._files, self._folder, name)
+        except OSError as error:
+            raise from_os(error, "open the file", join(self._folder, name)) from error
+        try:
+            time_ns = time_of_end(file)
+            self._most = file.size() // MIN_RECORD
+        finally:
+            file.close()
+        if time_ns is None and not self.takes_broken:
+            raise BrokenDump(number, None, 0, "its last record is missing")
+        self._last = time_ns or 0
+
+    def _sort(self, name: str, edits: _Edits) -> None:
+        """Read a log."""
+        reading = StoreReading(self._files, self._folder, name, self._last, self._teller(name))
+        for payloads in reading:
+            if self.is_stopped():
+                raise FoldStopped("the dump was given up")
+            number = reading.records
+            for payload in payloads:
+                number += 1
+                try:
+                    values: list[Any] = codec.decode(payload)
+                except codec.BadRecord as error:
+                    self._teller(name)(BAD_RECORD, number, reading.done, str(error))
+                    continue
+                if self._keeps_messages or values[0] not in ABOUT_MESSAGES:
+                    edits.take(payload, values)
+        self._last = reading.last
+
+    def _teller(self, name: str) -> Callable[[str, int | None, int, str], None]:
+        def tell(kind: str, record: int | None, offset: int, reason: str) -> None:
+            if kind in (BAD_RECORD, LOST_RECORDS) and not self._force:
+                place = f"{name}, byte {offset}" if record is None else f"{name}, record {record}"
+                raise RestoreRefused([StoreWarning(kind, name, record, f"{place}: {reason}")], offset)
+
+        return tell
+
+    def _base(self, number: int) -> Iterator[tuple[list[Any], list[bytes], list[list[Any]]]]:
+        """The dump before, queue by queue: its CREATE, then all its records, as they stand and decoded."""
+        name = store_files.dump_name(number)
+
+        def broken(kind: str, record: int | None, offset: int, reason: str) -> None:
+            if not self.takes_broken:
+                raise BrokenDump(number, record, offset, reason)
+
+        check = DumpCheck()
+        payloads: list[bytes] = []
+        decoded: list[list[Any]] = []
+        reading = StoreReading(self._files, self._folder, name, 0, broken)
+        for batch in reading:
+            record = reading.records
+            for payload in batch:
+                record += 1
+                try:
+                    values: list[Any] = codec.decode(payload)
+                except codec.BadRecord as error:
+                    broken(BAD_RECORD, record, reading.done, str(error))
+                    continue
+                if reason := check.take(values):
+                    broken(BAD_RECORD, record, reading.done, reason)
+                    continue
+                if values[0] == codec.CREATE or values[0] == codec.END:
+                    if payloads:
+                        yield decoded[0], payloads, decoded
+                    payloads, decoded = [], []
+                if values[0] != codec.END:
+                    payloads.append(payload)
+                    decoded.append(values)
+        if payloads:
+            yield decoded[0], payloads, decoded
+        if not check.is_ended:
+            broken(BAD_RECORD, None, reading.bytes, "its last record is missing")
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def _payloads(self, edits: _Edits) -> Iterator[list[bytes]]:
+        """What the dump holds, some records at a time."""
+        if self._plan.base is not None:
+            for create, payloads, decoded in self._base(self._plan.base):
+                rid = create[1]
+                if rid in edits.void:
+                    continue
+                changes = edits.by_queue.pop(rid, None)
+                if changes is None:
+                    yield self._unexpired(payloads, decoded)
+                else:
+                    yield self._changed(rid, payloads, changes)
+        self.expired += leave_out_expired(edits.fresh, self._now, self._ttl)
+        for queue in edits.fresh.queues.values():
+            yield self._counted(list(records(queue)))
+
+    def _unexpired(self, payloads: list[bytes], decoded: list[list[Any]]) -> list[bytes]:
+        """A queue that no log has touched: its records as they are, but for messages that have expired."""
+        if not self._keeps_messages:
+            return self._counted(payloads[:1])
+        create = decoded[0]
+        ttl = create[7] if len(create) > 7 else self._ttl
+        kept = payloads[:1]
+        for payload, values in zip(payloads[1:], decoded[1:], strict=True):
+            if values[0] == codec.MSG:
+                own = values[6] if len(values) > 6 else NO_TTL
+                if Message(values[2], values[3], b"", b"", own).has_expired(self._now, ttl):
+                    self.expired += 1
+                    continue
+            kept.append(payload)
+        return self._counted(kept)
+
+    def _changed(self, rid: bytes, payloads: list[bytes], changes: list[bytes]) -> list[bytes]:
+        one = State()
+        for payload in payloads if self._keeps_messages else payloads[:1]:
+            one.apply(payload)
+        for payload in changes:
+            one.apply(payload)
+        self.expired += leave_out_expired(one, self._now, self._ttl)
+        return self._counted(list(records(one.queues[rid])))
+
+    def _counted(self, queue: list[bytes]) -> list[bytes]:
+        self.queues += 1
+        self.messages += len(queue) - 1
+        return queue
+
+    def _chunks(self, groups: Iterator[list[bytes]]) -> Iterator[bytes]:
+        """The bytes of the dump. The newest record that was folded gives its last one the time."""
+        yield QUEUE_STORE.header
+        time_ns = self._last - self._most - 1
+        pending: list[bytes] = []
+        size = 0
+        for group in groups:
+            pending += group
+            size += sum(map(len, group))
+            if size >= _CHUNK:
+                yield kernel.encode_many(time_ns, pending)
+                time_ns += len(pending)
+                pending, size = [], 0
+        yield kernel.encode_many(time_ns, pending)
+        assert time_ns + len(pending) <= self._last, "a dump has no more records than what was folded"
+        yield kernel.encode_many(self._last, [codec.end(self.queues, self.messages)])

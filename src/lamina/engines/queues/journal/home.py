@@ -1,0 +1,115 @@
+"""What all folders of a store share: the disk, the clock, chance, settings, and somebody to tell of oddities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lamina.clock import Clock
+from lamina.engines.queues import ids
+from lamina.engines.queues.journal.problem import Problem, about
+from lamina.errors import BadOption, StorageError, from_os
+from lamina.log.files import Files
+from lamina.log.sync import Level, Sync
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JournalOptions:
+    """How journals are kept."""
+
+    quota: int = 128
+    """Messages that may wait in a queue. The engine sees to it; here it bounds what a file may hold."""
+    max_file_messages: int = 256
+    """Messages of a file before the next one is begun."""
+    path_parts: int = 5
+    part_chars: int = 2
+    keep_copies: int = 3
+    keep_copy_days: int = 7
+    most_open: int = 512
+    """Queues whose files are open at the same time; those with changes on their way are open in any case."""
+    open_lines: int = 16
+    """A queue.log with more lines than this is compacted when its queue is opened, and a torn one in any case.
+
+    The seed does it from the second line on. Where more queues are used in turn than may be open, that would be two
+    syncs for each.
+    """
+    compact_lines: int = 512
+    """And with more than this while it is open."""
+    sync_threads: int = 4
+    """Files that are synced at the same time."""
+
+    def __post_init__(self) -> None:
+        if self.quota >= self.max_file_messages:
+            # Else a file could be full while the one before is still being read, and there are never three.
+            raise BadOption(
+                f"quota = {self.quota} cannot be: a file of a journal takes {self.max_file_messages} messages",
+                hint="give a quota below max_file_messages",
+                option="quota",
+            )
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a store has done since it was opened."""
+
+    opened: int = 0
+    """Folders that were looked into."""
+    read: int = 0
+    """Times that a message file was read."""
+    written: int = 0
+    """Messages."""
+    received: int = 0
+    rotations: int = 0
+    switches: int = 0
+    compactions: int = 0
+    cleaned_bytes: int = 0
+    lost: int = 0
+    """Messages that could not be read, or that were committed and are not there."""
+    refused: int = 0
+    """Changes that the disk refused."""
+
+
+@dataclass(slots=True)
+class Home:
+    root: str
+    files: Files
+    clock: Clock
+    random: Callable[[int], bytes]
+    sync: Sync
+    options: JournalOptions
+    tell: Callable[[Problem], None]
+    stats: Stats = field(default_factory=Stats)
+    _last_ns: int = 0
+
+    @property
+    def is_always(self) -> bool:
+        """A change is synced before it is answered."""
+        return self.sync.level is Level.SYNCED
+
+    def next_time(self) -> int:
+        """For a record: later than every one before."""
+        self._last_ns = max(self.clock.now_ns(), self._last_ns + 1)
+        return self._last_ns
+
+    def told(self, rid: bytes, kind: str, *, is_error: bool = False, lost: int = 0, detail: str = "") -> None:
+        self.stats.lost += lost
+        self.tell(about(rid, kind, is_error=is_error, lost=lost, detail=detail))
+
+
+def without_path(error: OSError | StorageError, rid: bytes, action: str) -> StorageError:
+    """The same error about the queue's handle: paths have ids in them, which are nobody's business."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if isinstance(cause, OSError):
+        return from_os(cause, action, f"queue {ids.handle(rid)}")
+    assert isinstance(error, StorageError)
+    return error
+
+
+@contextmanager
+def no_path(rid: bytes, action: str) -> Iterator[None]:
+    """What goes wrong inside is told without the path. Raises: StorageError in place of OSError."""
+    try:
+        yield
+    except (OSError, StorageError) as error:
+        raise without_path(error, rid, action) from None

@@ -1,0 +1,172 @@
+"""Putting changes of many queues on disk, in the order that keeps them whole, and taking back what it refuses.
+
+Threads: the store's lock guards it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from lamina.engines.queues.journal import records, state_log
+from lamina.engines.queues.journal.folder import QueueFolder
+from lamina.engines.queues.journal.home import Home, Stats, without_path
+from lamina.engines.queues.journal.open_queues import UNKNOWN, OpenQueues
+from lamina.engines.queues.journal.refusals import Refusals
+from lamina.engines.queues.journal.syncing import Failure, Left, SyncPool
+from lamina.errors import DiskFull, StorageError, let_go_of_frames
+from lamina.log.files import join
+from lamina.log.reserve import Reserve
+
+
+class Pushing:
+    """The part of a store that writes."""
+
+    def __init__(self, home: Home, queues: OpenQueues) -> None:
+        self.home = home
+        self.rebuilds = 0
+        """How often changes were taken back: what was answered from them may not be so."""
+        self.reserve: Reserve | None = None
+        """Room for what has to go on when the disk is full, if somebody gives it."""
+        self._queues = queues
+        self._dirty: dict[bytes, QueueFolder] = {}
+        self._refusals = Refusals()
+        self._pool = SyncPool(home.options.sync_threads)
+
+    @property
+    def stats(self) -> Stats:
+        return self.home.stats
+
+    def _push(self, folders: list[QueueFolder], *, must_sync: bool) -> None:
+        try:
+            left = self._each(folders, QueueFolder.write_messages)
+            if must_sync:
+                left = self._synced(left, QueueFolder.sync_messages, QueueFolder.messages_are_synced)
+                left = self._with_synced_names(left)
+            left = self._each(left, QueueFolder.write_lines)
+            if must_sync:
+                left = self._synced(left, QueueFolder.sync_log, QueueFolder.log_is_synced)
+                left = self._with_synced_names(left)
+            for folder in left:
+                self._dirty.pop(folder.rid, None)
+                folder.are_safe()
+        except BaseException as error:  # out of memory, interrupted: what is on disk of it nobody knows
+            for folder in folders:
+                if folder.is_dirty and self._queues.folders.get(folder.rid) is folder:
+                    self._refuse(folder, StorageError(f"the write was broken off by {type(error).__name__}"))
+            raise
+        if must_sync:
+            for folder in left:
+                self._tidy(folder)
+
+    def _each(self, folders: list[QueueFolder], act: Callable[[QueueFolder], None]) -> list[QueueFolder]:
+        """Those with which it went well."""
+        done = []
+        for folder in folders:
+            try:
+                act(folder)
+                done.append(folder)
+            except (OSError, StorageError) as error:
+                self._refuse(folder, error)
+        return done
+
+    def _synced(
+        self, folders: list[QueueFolder], act: Callable[[QueueFolder], None], then: Callable[[QueueFolder], None]
+    ) -> list[QueueFolder]:
+        """The same, of many at a time."""
+        done = []
+        for folder, error in zip(folders, self._pool.run(act, folders), strict=True):
+            if error is None:
+                then(folder)
+                done.append(folder)
+            else:
+                self._refuse(folder, error)
+        return done
+
+    def _with_synced_names(self, folders: list[QueueFolder]) -> list[QueueFolder]:
+        """Those whose new names are on disk. A folder that has new names of many is synced once."""
+        failures = self._pool.sync_folders(
+            self.home.files, [name for each in folders for name in each.unsynced_folders]
+        )
+        done = []
+        for folder in folders:
+            error = next((failures[name] for name in folder.unsynced_folders if name in failures), None)
+            if error is None:
+                folder.names_are_synced()
+                done.append(folder)
+            else:
+                self._refuse(folder, error)
+        return done
+
+    def _tidy(self, folder: QueueFolder) -> None:
+        """Everything is synced: queue.log may become short, and files go that nobody needs."""
+        try:
+            if folder.needs_compaction():
+                folder.compact()
+            folder.remove_obsolete()
+        except (OSError, StorageError) as error:
+            reason = without_path(error, folder.rid, "tidy its folder")
+            self.home.told(folder.rid, "tidying_failed", detail=reason.message)
+            self._queues.suspect[folder.rid] = None
+            self._queues.drop(folder)
+
+    def _refuse(self, folder: QueueFolder, error: OSError | StorageError) -> None:
+        """Take back what is pending: the queue is what the disk has of it, and is opened anew when it is needed."""
+        reason = without_path(error, folder.rid, "write to its folder")
+        let_go_of_frames(reason)
+        if isinstance(reason, DiskFull) and self.reserve is not None:
+            self.reserve.give()
+        self._refusals.add(folder.positions, reason)
+        self.stats.refused += len(folder.positions)
+        self.rebuilds += 1
+        self._queues.suspect[folder.rid] = folder.log_size_before if folder.is_new or folder.log_size_before else None
+        with suppress(OSError):  # if not now, then when it is opened: that is what is remembered
+            self._cut_back(folder)
+        self._dirty.pop(folder.rid, None)
+        self._queues.drop(folder)
+        folder.queue.size = UNKNOWN
+        self.home.told(folder.rid, "write_refused", is_error=True, detail=reason.message)
+
+    def _cut_back(self, folder: QueueFolder) -> None:
+        """Nothing that was refused may count after a restart."""
+        if not folder.is_new:
+            if folder.log.exists:
+                folder.log.cut_back(folder.log_size_before)
+            return
+        for name in self.home.files.list(folder.path):
+            if name == state_log.NAME or records.NAME.fullmatch(name):
+                self.home.files.remove(join(folder.path, name))
+
+    # -- after a sync by the clock -----------------------------------------------------------------------------------
+
+    def _sync_left(self) -> None:
+        left = self._queues.take_left()
+        self._after_sync_of_left(left, self._pool.run_all(self.home.files, left))
+
+    def _after_sync_of_left(self, left: list[Left], errors: list[Failure]) -> None:
+        for part, error in zip(left, errors, strict=True):
+            if error is not None:
+                self._sync_failed(part.rid, error)
+
+    def _after_sync(self, folder: QueueFolder, part: Left, error: Failure) -> None:
+        folder.is_syncing = False
+        if folder.is_abandoned:
+            folder.close()
+        elif error is not None:
+            if folder.is_dirty:
+                self._refuse(folder, error)
+            self._queues.drop(folder)
+            folder.queue.size = UNKNOWN
+            self._sync_failed(folder.rid, error)
+        else:
+            folder.obsolete = [*part.obsolete, *folder.obsolete]
+            if not (folder.is_dirty or folder.unsynced_files or folder.is_log_unsynced):
+                self._tidy(folder)
+
+    def _sync_failed(self, rid: bytes, error: OSError | StorageError) -> None:
+        """Never tried again: a second sync may say that all is well when it is not."""
+        reason = without_path(error, rid, "sync its folder")
+        self._queues.suspect.setdefault(rid, None)
+        self.rebuilds += 1
+        self._refusals.doubt()
+        self.home.told(rid, "sync_failed", is_error=True, detail=reason.message)

@@ -1,0 +1,44 @@
+"""Positions of changes, and which of them the disk refused."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from lamina.errors import LaminaError
+
+_MOST: Final = 10_000  # that are remembered for those who ask about a position
+
+
+class Refusals:
+    """Threads: the store's lock guards what changes it."""
+
+    def __init__(self) -> None:
+        self._errors: OrderedDict[int, LaminaError] = OrderedDict()
+        self._is_new = False
+
+    def add(self, positions: list[int], error: LaminaError) -> None:
+        for position in positions:
+            self._errors[position] = error
+        while len(self._errors) > _MOST:
+            self._errors.popitem(last=False)
+        self._is_new = True
+
+    def happened(self) -> bool:
+        """Something was refused since the last look."""
+        is_new, self._is_new = self._is_new, False
+        return is_new
+
+    def doubt(self) -> None:
+        """What was refused has no position: it was answered before it was synced."""
+        self._is_new = True
+
+    def check(self, position: int) -> None:
+        """Raises: why the change at ``position`` was refused."""
+        error = self._errors.get(position)
+        if error is not None:
+            raise error
+
+    def newest(self) -> int:
+        """Position of the newest, 0 if there is none."""
+        return next(reversed(self._errors), 0)

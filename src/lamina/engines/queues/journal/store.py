@@ -1,0 +1,346 @@
+"""All queues of the store ``journal``: which are open, what is pending, and when it is as safe as was promised.
+
+A change is made in memory at once and gets a position. ``push`` puts all that is pending on disk: the message bytes of
+each queue with one write, then its state lines with one write; where changes are answered when they are synced, all
+message files are synced before the first line is written, and then the lines. What goes wrong with one queue concerns
+that queue alone: its pending changes are refused and taken back, and it is opened anew when somebody needs it.
+
+Threads: every method is safe from any thread. ``lock`` guards all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from lamina.clock import Clock
+from lamina.engines.queues.journal import moving, paths
+from lamina.engines.queues.journal.folder import QueueFolder
+from lamina.engines.queues.journal.home import Home, JournalOptions, no_path
+from lamina.engines.queues.journal.open_queues import GONE, OpenQueues
+from lamina.engines.queues.journal.problem import Problem
+from lamina.engines.queues.journal.pushing import Pushing
+from lamina.engines.queues.journal.syncing import Left
+from lamina.engines.queues.message import Message, Queue
+from lamina.errors import NoMessage, from_os
+from lamina.log.files import Files
+from lamina.log.positions import Position
+from lamina.log.sync import Sync
+
+_MOST_LEFT: Final = 10_000  # closed queues with something that is not synced
+
+
+class _NoLog:
+    """Positions of this store are reached by ``push``, not by a log of the kernel."""
+
+    position = written = next_position = Position(0)
+
+    def append_at(self, first: Position, payloads: object) -> None:
+        raise AssertionError("messages do not go to a log")
+
+    def close(self) -> None:
+        pass
+
+
+class JournalStore(Pushing):
+    """Open it with the root folder; it is made if it is not there.
+
+    Raises: BadOption where the file system takes names that differ in case for the same; StorageError.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        files: Files,
+        clock: Clock,
+        random: Callable[[int], bytes],
+        *,
+        sync: Sync,
+        options: JournalOptions,
+        tell: Callable[[Problem], None],
+    ) -> None:
+        layout = paths.Layout(options.path_parts, options.part_chars).check()
+        try:
+            files.make_folder(root)
+        except OSError as error:
+            raise from_os(error, "make the folder", root) from error
+        paths.check_case(files, root)
+        home = Home(root, files, clock, random, sync, options, tell)
+        super().__init__(home, OpenQueues(home, layout, moving.begin(files, root, layout)))
+        moving.sweep(files, root)
+        self.lock = threading.RLock()
+        self.log = _NoLog()
+        self._told = 0
+        self.told_rebuilt: Callable[[], None] = lambda: None
+        """Called when changes were taken back."""
+        self._position = 0
+        self._one_sync = threading.Lock()
+
+    @property
+    def open_count(self) -> int:
+        return len(self._queues.folders)
+
+    @property
+    def layout(self) -> paths.Layout:
+        """How folders are made."""
+        return self._queues.layout
+
+    @property
+    def old_layout(self) -> paths.Layout | None:
+        """How folders were made that are yet to be moved; None: all are where they should be."""
+        return self._queues.old_layout
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def head(self, queue: Queue) -> Message | None:
+        """The message that is next, None if none waits. Raises: StorageError."""
+        with self.lock:
+            if queue.size == 0:
+                return None
+            folder = self._queues.folder(queue)
+            message = folder.head()
+            self._note_changes(folder)
+            if message is None and not folder.is_dirty:
+                self._queues.let_go(folder)  # when all clients come back at once, most queues are empty
+            return message
+
+    def size(self, queue: Queue) -> int:
+        """How many messages wait, markers included. Raises: StorageError."""
+        with self.lock:
+            if queue.size < 0:
+                folder = self._queues.folder(queue)
+                if folder.state.size == 0 and not folder.is_dirty:
+                    self._queues.let_go(folder)
+            size: int = queue.size
+            return size
+
+    def is_closed(self, queue: Queue) -> bool:
+        """A sender met the quota, and the queue was not empty since. Raises: StorageError."""
+        with self.lock:
+            return self.size(queue) != 0 and not self._queues.folder(queue).state.can_write
+
+    def put(self, queue: Queue, message: Message) -> int:
+        """Store a message, or a marker, at the end. Raises: QueueRefused, if its folder was removed; StorageError."""
+        with self.lock:
+            folder = self._queues.folder(queue)
+            folder.put(message)
+            return self._note_changes(folder)
+
+    def drop_head(self, queue: Queue) -> int:
+        """The head was received. Raises: NoMessage; StorageError."""
+        with self.lock:
+            if self.head(queue) is None:
+                raise NoMessage
+            folder = self._queues.folder(queue)
+            folder.drop_head()
+            queue.is_worn = True
+            return self._note_changes(folder)
+
+    def drop_expired(self, queue: Queue, now: int, ttl: int) -> tuple[int, int]:
+        """Let what has expired at the head go; ``ttl`` is what counts for this queue.
+
+        Returns how many went, and the position of the newest change that is not on disk yet.
+        """
+        with self.lock:
+            if queue.size == 0:
+                return 0, 0
+            folder = self._queues.folder(queue)
+            count = folder.drop_expired(now, ttl)
+            if count:
+                queue.is_worn = True
+            return count, self._note_changes(folder)
+
+    def messages(self, queue: Queue) -> list[Message]:
+        """All that wait, in order. Changes nothing. Raises: StorageError."""
+        with self.lock:
+            return [] if queue.size == 0 else self._queues.folder(queue).messages()
+
+    def clean(self, queue: Queue) -> int:
+        """Remove from the disk what was received. Returns the bytes that went.
+
+        Durability: when it returns, they are gone for good. Blocks on the disk. Raises: StorageError.
+        """
+        with self.lock:
+            self._push_pending()
+            folder = self._queues.folder(queue)
+            with no_path(folder.rid, "clean its folder"):
+                freed = folder.begin_cleaning()
+            queue.is_worn = False
+            if not freed and not folder.obsolete:
+                if folder.state.size == 0:
+                    self._queues.let_go(folder)
+                return 0
+            position = self._note_changes(folder)
+            self._push([folder], must_sync=True)
+            self._refusals.check(position)
+            self.stats.cleaned_bytes += freed
+            if queue.size == 0:
+                self._queues.let_go(folder)
+            return freed
+
+    def delete(self, queue: Queue) -> None:
+        """The folder goes, and those above it that are empty then. Nothing can be put there any more.
+
+        Durability: when it returns, that is so for good; a power cut leaves all of it or none.
+        Raises: StorageError; then it can be called again.
+        """
+        with self.lock:
+            rid = queue.rid
+            folder = self._queues.folders.get(rid)
+            if folder is not None:
+                self._dirty.pop(rid, None)  # whoever sent it was before whoever deletes it
+                folder.are_safe()
+                self._queues.drop(folder)
+            self._queues.suspect.pop(rid, None)
+            queue.size = GONE
+            with no_path(rid, "remove its folder"):
+                for layout in (self.layout, self.old_layout):
+                    if layout is not None:
+                        moving.remove_queue(self.home, rid, layout)
+
+    def forget(self, rid: bytes) -> None:
+        """Close its files. What is pending is pushed first."""
+        with self.lock:
+            if rid in self._dirty:
+                self._push_pending()
+            folder = self._queues.folders.get(rid)
+            if folder is not None:
+                self._queues.let_go(folder)
+
+    # -- positions ---------------------------------------------------------------------------------------------------
+
+    def newest_position(self) -> int:
+        """Of the newest change."""
+        return self._position
+
+    def position_of(self, queue: Queue) -> int:
+        """Of the newest change of that queue that is not on disk yet; 0: all of it is."""
+        with self.lock:
+            folder = self._queues.folders.get(queue.rid)
+            return folder.positions[-1] if folder is not None and folder.positions else 0
+
+    def _tell_rebuilt(self) -> None:
+        """Not while the lock is held: whoever is told takes the engine's, which comes first."""
+        if self.rebuilds != self._told:
+            self._told = self.rebuilds
+            self.told_rebuilt()
+
+    def push(self) -> None:
+        """Put all that is pending on disk, as safe as the policy promises. What is refused, ``settle`` tells."""
+        with self.lock:
+            self._push_pending()
+        self._tell_rebuilt()
+
+    def _push_pending(self) -> None:
+        if self._dirty:
+            dirty, self._dirty = list(self._dirty.values()), {}
+            self._push(dirty, must_sync=self.home.is_always)
+            self._queues.evict()
+            if len(self._queues.left) > _MOST_LEFT:  # nobody calls ``sync``, or not often enough
+                self._sync_left()
+
+    def settle(self, position: int) -> None:
+        """Wait until what was done up to ``position`` is as safe as the policy promises.
+
+        Raises: the disk's error, if the change at ``position`` was refused; then it was not made.
+        """
+        self.push()
+        self._refusals.check(position)
+
+    async def settled(self, position: int) -> None:
+        """``settle`` for coroutines."""
+        if self._dirty and self.home.is_always:
+            await asyncio.get_running_loop().run_in_executor(None, self.push)
+        else:
+            self.push()
+        self._refusals.check(position)
+
+    reached = settled
+
+    def is_kept(self) -> bool:
+        """Nothing is pending, and nothing was refused since the last look."""
+        with self.lock:
+            return not (self._refusals.happened() or self._dirty)
+
+    def _note_changes(self, folder: QueueFolder) -> int:
+        """Give positions to changes that have none. Returns that of its newest; 0: nothing of it is pending."""
+        missing = len(folder.lines) - len(folder.positions)
+        if not missing:
+            return folder.positions[-1] if folder.positions else 0
+        for _ in range(missing):
+            self._position += 1
+            folder.positions.append(self._position)
+        newest = self._position
+        self._dirty[folder.rid] = folder
+        if len(self._dirty) >= self.home.options.most_open:
+            self._push_pending()  # each of them has files open
+        return newest
+
+    def close_idle(self, idle_s: float) -> int:
+        """Close what nobody used for so long. Returns how many were closed."""
+        with self.lock:
+            return self._queues.close_idle(idle_s)
+
+    # -- by the clock ------------------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Sync what was written and is not: messages first, then states; then let files go that nobody needs.
+
+        Does not hold the lock while the disk works. An error is told, and concerns its queue alone.
+        """
+        with self._one_sync:
+            with self.lock:
+                self._push_pending()
+                busy = [
+                    folder for folder in self._queues.folders.values() if folder.is_unsynced and not folder.is_dirty
+                ]
+                parts = [Left.of(folder) for folder in busy]
+                for folder, part in zip(busy, parts, strict=True):
+                    part.take_over(folder)
+                left = self._queues.take_left()
+            errors = self._pool.run_all(self.home.files, [*left, *parts])
+            with self.lock:
+                self._after_sync_of_left(left, errors[: len(left)])
+                for folder, part, error in zip(busy, parts, errors[len(left) :], strict=True):
+                    self._after_sync(folder, part, error)
+        self._tell_rebuilt()
+
+    def walk(self) -> Iterator[bytes]:
+        """The ids of all queues that have a folder. Raises: DiskError."""
+        for layout in (self.layout, self.old_layout):
+            if layout is not None:
+                yield from moving.walk(self.home.files, self.home.root, layout)
+
+    def move_all(self, progress: Callable[[int], None] = lambda moved: None) -> moving.Moved:
+        """Move every folder to where it should be, while queues are used. Raises: StorageError; call it again then."""
+        with self.lock:
+            old = self.old_layout
+        if old is None:
+            return moving.Moved()
+        moved = moving.move_all(self.home, old, self.layout, progress, self.lock)
+        if not moved.refused:
+            with self.lock:
+                self._queues.old_layout = None
+        return moved
+
+    def close(self) -> None:
+        """Write and sync everything. Raises: what kept changes from the disk."""
+        with self.lock:
+            if self._queues.is_closed:
+                return
+            before = self._refusals.newest()
+            self._push_pending()
+        self.sync()
+        with self.lock:
+            self._queues.is_closed = True
+            for folder in list(self._queues.folders.values()):
+                self._queues.drop(folder)
+            self._pool.close()
+            newest = self._refusals.newest()
+        if newest != before:
+            self._refusals.check(newest)
+
+    def __repr__(self) -> str:
+        return f"<journals of {self.open_count} open queues>"

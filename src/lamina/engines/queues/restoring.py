@@ -1,0 +1,329 @@
+"""Restoring the queues: the newest dump, then every log behind it, record by record.
+
+Torn tails are dropped with a warning. What cannot be explained by a crash (a damaged record, a missing log) refuses to
+start and names the place, unless it is forced: then it is skipped, with a warning. A dump that is not whole is passed
+over if the one before it and all logs since are still there, as a crash leaves them.
+
+Messages that have expired meanwhile are left out at the end, not on the way: so what acknowledges them finds them.
+A refusal changes nothing. What is served afterwards was synced before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from lamina.engines.queues import codec, ids, state, store_files
+from lamina.engines.queues.dump_check import BrokenDump, DumpCheck
+from lamina.engines.queues.message import NO_TTL
+from lamina.engines.queues.state import State
+from lamina.engines.queues.store_files import Ignored, Plan
+from lamina.engines.queues.store_reading import BAD_RECORD, GAP, LOST_RECORDS, TORN_TAIL, StoreReading
+from lamina.errors import Corruption, from_os
+from lamina.log.files import Files, join
+
+IGNORED_FILE: Final = "ignored_file"
+BROKEN_DUMP: Final = "broken_dump"
+MISSING_LOG: Final = "missing_log"
+_MOST_WARNINGS: Final = 1000  # that are kept; the rest is counted
+
+_Rid = bytes
+ABOUT_MESSAGES: Final = frozenset({codec.MSG, codec.QUOTA, codec.ACK, codec.EXPIRE})
+_WORDS: Final = {
+    state.UNKNOWN_QUEUE: "there is no such queue",
+    state.NOT_HEAD: "the message is not at the head of its queue",
+    state.DUPLICATE: "the message is in its queue already",
+}
+
+
+class StoreWarning(NamedTuple):
+    """Something odd about the files. The text names no queue but by its handle, and no message."""
+
+    kind: str
+    file: str
+    record: int | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class RestoreRefused(Corruption):
+    """The store is not what a crash leaves behind; nothing was changed. ``warnings`` ends with the reason."""
+
+    def __init__(self, warnings: list[StoreWarning], offset: int = 0) -> None:
+        problem = warnings[-1]
+        hint = "bring back the file from a backup; with force, the store starts without what cannot be read"
+        super().__init__(problem.file, offset, problem.text, hint=hint)
+        self.message = problem.text
+        self.facts["record"] = problem.record
+        self.kind, self.record, self.warnings = problem.kind, problem.record, warnings
+
+
+@dataclass(slots=True)
+class Restored:
+    """What was found."""
+
+    state: State = field(default_factory=State)
+    load_order: list[str] = field(default_factory=list)
+    ignored: list[Ignored] = field(default_factory=list)
+    warnings: list[StoreWarning] = field(default_factory=list)
+    more_warnings: int = 0
+    """How many there were beside those that are kept."""
+    next_number: int = 0
+    last_time: int = 0
+    """Of the newest record, in nanoseconds: the next log goes on from there."""
+    expired: int = 0
+    """Messages that were left out."""
+    records: int = 0
+    log_records: int = 0
+    """Of these in logs: after an orderly stop there are none, for it ends with a dump."""
+    bytes: int = 0
+    deleted: set[_Rid] = field(default_factory=set)
+    """Queues that the logs deleted: in the store ``journal``, their folders may still be there."""
+
+    @property
+    def wants_dump(self) -> bool:
+        """The files are not as a dump leaves them: one should be written, so that this does not last."""
+        logs = sum(name.endswith(".log") for name in self.load_order)
+        return logs > 1 or bool(self.ignored) or self.was_forced or self._has(TORN_TAIL, GAP)
+
+    @property
+    def was_forced(self) -> bool:
+        """Something was passed over that is refused without force: reading the files again, or a dump, needs it too."""
+        return self._has(BAD_RECORD, LOST_RECORDS, MISSING_LOG)
+
+    def _has(self, *kinds: str) -> bool:
+        return any(warning.kind in kinds for warning in self.warnings)
+
+
+def restore(
+    files: Files,
+    folder: str,
+    *,
+    now: int,
+    ttl: int,
+    force: bool = False,
+    keeps_messages: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Restored:
+    """Load the queues of ``folder``. ``now`` and ``ttl`` (of the server) in seconds say which messages have expired.
+
+    ``keeps_messages``: False if messages are elsewhere; then records about them are passed over. ``progress`` is told
+    how many bytes of how many were read.
+    Durability: what was loaded is synced.
+    Raises: RestoreRefused, WrongFormat: nothing was changed; DiskError.
+    """
+    try:
+        names = files.list(folder)
+    except OSError as error:
+        raise from_os(error, "list the folder", folder) from error
+    restorer = _Restorer(files, folder, names, force=force, keeps_messages=keeps_messages, progress=progress)
+    found = restorer.load()
+    found.expired = leave_out_expired(found.state, now, ttl)
+    return found
+
+
+def leave_out_expired(state: State, now: int, ttl: int) -> int:
+    """Let every expired message go, wherever in its queue. Returns how many went."""
+    before = state.messages
+    for queue in state.queues.values():
+        if queue.messages:
+            lasts = ttl if queue.ttl == NO_TTL else queue.ttl
+            kept = [message for message in queue.messages if not message.has_expired(now, lasts)]
+            state.messages -= len(queue.messages) - len(kept)
+            queue.messages = kept
+    return before - state.messages
+
+
+class _Restorer:
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        names: list[str],
+        *,
+        force: bool,
+        keeps_messages: bool,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._files, self._folder, self._names = files, folder, names
+        self._force, self._keeps_messages = force, keeps_messages
+        self._progress = progress
+        self._total = self._before = 0
+        self.found = Restored()
+
+    def load(self) -> Restored:
+        broken: list[BrokenDump] = []
+        while True:
+            plan = store_files.plan(self._names, broken={problem.number for problem in broken})
+            self._begin(plan, broken)
+            try:
+                read = self._load(plan)
+            except BrokenDump as problem:
+                broken.append(problem)
+                continue
+            for reading in read:
+                reading.sync()
+            self._sync_folder()
+            return self.found
+
+    def _begin(self, plan: Plan, broken: list[BrokenDump]) -> None:
+        found = self.found = Restored(load_order=plan.load_order, ignored=plan.ignored, next_number=plan.next_number)
+        for file, reason in plan.ignored:
+            if reason != store_files.BROKEN:
+                self._warn(IGNORED_FILE, file, None, f"{file}: not loaded ({reason})")
+        for problem in broken:
+            file = store_files.dump_name(problem.number)
+            self._warn(BROKEN_DUMP, file, problem.record, f"{file}: not loaded, it is broken ({problem.reason})")
+        if broken and plan.missing:
+            gone = store_files.log_name(plan.missing[0]).name
+            text = f"{found.warnings[-1].text}, and without {gone} there is no way round it"
+            found.warnings[-1] = found.warnings[-1]._replace(text=text)
+            raise RestoreRefused(found.warnings, broken[-1].offset)
+        for number in plan.missing:
+            file = store_files.log_name(number).name
+            self._warn(MISSING_LOG, file, None, f"{file}: the log is missing")
+        if plan.missing and not self._force:
+            raise RestoreRefused(found.warnings)
+
+    def _load(self, plan: Plan) -> list[StoreReading]:
+        self._before, self._total = 0, self._size_of(plan) if self._progress is not None else 0
+        read = []
+        if plan.base is not None:
+            read.append(self._load_dump(plan.base))
+        for number in plan.logs:
+            read.append(self._load_log(store_files.log_name(number).name))
+        return read
+
+    # -- logs --------------------------------------------------------------------------------------------------------
+
+    def _load_log(self, name: str) -> StoreReading:
+        found = self.found
+        reading = StoreReading(self._files, self._folder, name, found.last_time, self._teller(name))
+        decode, apply, keeps_messages, deleted = (
+            codec.decode,
+            found.state.apply_values,
+            self._keeps_messages,
+            found.deleted,
+        )
+        for payloads in reading:
+            number = reading.records
+            for payload in payloads:
+                number += 1
+                try:
+                    values: list[Any] = decode(payload)
+                except codec.BadRecord as error:
+                    self._teller(name)(BAD_RECORD, number, reading.done, str(error))
+                    continue
+                kind = values[0]
+                if kind in ABOUT_MESSAGES:
+                    if not keeps_messages:
+                        continue
+                elif kind == codec.DELETE:
+                    deleted.add(values[1])
+                elif kind == codec.CREATE:
+                    deleted.discard(values[1])
+                problem = apply(values)
+                if problem is not None:
+                    self._odd(problem, name, number, values)
+            self._tell_progress(reading)
+        self._note(reading)
+        found.log_records += reading.records
+        return reading
+
+    def _odd(self, problem: str, name: str, number: int, values: list[Any]) -> None:
+        if problem == state.NOT_HEAD and values[0] == codec.EXPIRE:
+            return  # the dump left it out before the queue did
+        text = f"{name}, record {number}: {values[0]} of queue {ids.handle(values[1])} has no effect: {_WORDS[problem]}"
+        self._warn(problem, name, number, text)
+
+    # -- dumps -------------------------------------------------------------------------------------------------------
+
+    def _load_dump(self, number: int) -> StoreReading:
+        name = store_files.dump_name(number)
+
+        def broken(kind: str, record: int | None, offset: int, reason: str) -> None:
+            raise BrokenDump(number, record, offset, reason)
+
+        tell = self._teller(name) if self._force and self._is_last_resort(number) else broken
+        found = self.found
+        reading = StoreReading(self._files, self._folder, name, 0, tell)
+        check = DumpCheck()
+        decode, apply, keeps_messages = codec.decode, found.state.apply_values, self._keeps_messages
+        for payloads in reading:
+            record = reading.records
+            for payload in payloads:
+                record += 1
+                try:
+                    values: list[Any] = decode(payload)
+                except codec.BadRecord as error:
+                    tell(BAD_RECORD, record, reading.done, str(error))
+                    continue
+                if reason := check.take(values):
+                    tell(BAD_RECORD, record, reading.done, reason)
+                if values[0] in ABOUT_MESSAGES and not keeps_messages:
+                    continue
+                problem = apply(values)
+                if problem is not None:
+                    self._odd(problem, name, record, values)
+            self._tell_progress(reading)
+        if not check.is_ended:
+            tell(TORN_TAIL, None, reading.bytes, "its last record is missing")
+        self._note(reading)
+        return reading
+
+    def _is_last_resort(self, number: int) -> bool:
+        return bool(store_files.plan(self._names, broken={number, *self._newer_dumps(number)}).missing)
+
+    def _newer_dumps(self, number: int) -> list[int]:
+        return [each for each in store_files.find(self._names).dumps if each > number]
+
+    # -- telling -----------------------------------------------------------------------------------------------------
+
+    def _teller(self, name: str) -> Callable[[str, int | None, int, str], None]:
+        def tell(kind: str, record: int | None, offset: int, reason: str) -> None:
+            place = f"{name}, byte {offset}" if record is None else f"{name}, record {record}"
+            self._warn(kind, name, record, f"{place}: {reason}")
+            if kind in (BAD_RECORD, LOST_RECORDS) and not self._force:
+                raise RestoreRefused(self.found.warnings, offset)
+
+        return tell
+
+    def _warn(self, kind: str, file: str, record: int | None, text: str) -> None:
+        found = self.found
+        if len(found.warnings) < _MOST_WARNINGS or kind not in _WORDS:
+            found.warnings.append(StoreWarning(kind, file, record, text))
+        else:
+            found.more_warnings += 1
+
+    def _note(self, reading: StoreReading) -> None:
+        found = self.found
+        found.last_time = reading.last
+        found.records += reading.records
+        found.bytes += reading.bytes
+        self._before += reading.bytes
+
+    def _tell_progress(self, reading: StoreReading) -> None:
+        if self._progress is not None:
+            self._progress(self._before + reading.done, self._total)
+
+    def _size_of(self, plan: Plan) -> int:
+        total = 0
+        for name in plan.load_order:
+            try:
+                file = self._files.open(join(self._folder, name))
+            except OSError as error:
+                raise from_os(error, "open the file", join(self._folder, name)) from error
+            try:
+                total += file.size()
+            finally:
+                file.close()
+        return total
+
+    def _sync_folder(self) -> None:
+        try:
+            self._files.sync_folder(self._folder)
+        except OSError as error:
+            raise from_os(error, "sync the folder", self._folder) from error

@@ -1,0 +1,202 @@
+"""What goes on by itself, in a thread of its own: dumps, expiry, and in the store ``journal`` syncs and idle files."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from lamina.engines.queues.dumping import Dumper, DumpReport
+from lamina.engines.queues.engine import QueueEngine
+from lamina.engines.queues.folding import FoldStopped
+from lamina.engines.queues.message import Queue
+from lamina.errors import LaminaError
+from lamina.log.sync import Level
+from lamina.log.writer import Log
+
+_EVERY_S = 0.5
+_AT_ONCE = 500  # queues that are looked at before others have the lock
+
+logger = logging.getLogger("lamina.queues")
+
+
+class Upkeep:
+    """Looks after one engine until it is stopped."""
+
+    def __init__(self, engine: QueueEngine, dumper: Dumper | None = None) -> None:
+        self._engine = engine
+        in_memory = engine.keeper is engine
+        self.dumper = dumper or Dumper(
+            engine,
+            engine.files,
+            engine.folder,
+            engine.clock,
+            ttl=engine.options.ttl_s,
+            keeps_messages=in_memory,
+            force=engine.restored.was_forced,
+            before_fold=engine.remove_folders,
+            removal=engine.removal,
+        )
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._due: list[_Task] = []
+        self._dumped = -1  # records that there were since the start when the last dump began; -1: there was none
+        options = engine.options
+        self._every(options.dump_every_s, self.dump)
+        self._every(options.expire_every_s, self.expire_all)
+        if not in_memory:
+            self._every(options.idle_s, self.close_idle)
+            assert isinstance(engine.log, Log)
+            sync = engine.log.options.sync
+            if sync.level is not Level.SYNCED and sync.interval_ms:
+                self._every(sync.interval_ms / 1000, engine.keeper.sync)
+
+    def _every(self, seconds: float, work: Callable[[], Any]) -> None:
+        if seconds:
+            self._due.append(_Task(seconds, work, self._engine.clock.monotonic() + seconds))
+
+    # -- what it does ----------------------------------------------------------------------------------------------
+
+    def dump(self) -> DumpReport | None:
+        """Write a dump now; None if one is being written. Raises: StorageError; then nothing was changed."""
+        log = self._engine.log
+        assert isinstance(log, Log)
+        before = log.stats.records
+        report = self.dumper.dump()
+        if report is not None:
+            self._dumped = before
+        return report
+
+    def expire_all(self) -> int:
+        """Let all that has expired go, queue by queue. Returns how many messages went.
+
+        In the store ``journal``, what was received goes from the files on the way: it is not to stay there for good.
+        """
+        engine = self._engine
+        with engine.lock:
+            rids = list(engine.state.queues)
+        gone = 0
+        for start in range(0, len(rids), _AT_ONCE):
+            if self._stop.is_set():
+                break
+            gone += self._expire(rids[start : start + _AT_ONCE])
+        engine.push()
+        return gone
+
+    def _expire(self, rids: list[bytes]) -> int:
+        engine, gone = self._engine, 0
+        if engine.keeper is engine:
+            with engine.lock:
+                for rid in rids:
+                    queue = engine.state.queues.get(rid)
+                    if queue is not None and queue.messages:
+                        gone += engine.expire(queue)
+            return gone
+        for rid in rids:
+            with engine.lock:  # one by one: files are opened for each
+                queue = engine.state.queues.get(rid)
+                if queue is not None and (queue.size != 0 or queue.is_worn):
+                    gone += engine.expire(queue)
+                    engine.keeper.clean(queue)
+        engine.keeper.push()
+        return gone
+
+    def remove_orphans(self) -> int:
+        """Remove folders of queues that nobody knows of. Returns how many there were.
+
+        Where changes are answered before they are synced, a power cut may take a queue and leave its messages.
+        """
+        engine, gone = self._engine, 0
+        for rid in engine.keeper.walk():
+            if self._stop.is_set():
+                break
+            with engine.lock:
+                if rid not in engine.state.queues:
+                    engine.keeper.delete(Queue(rid, None, b"", None))
+                    gone += 1
+        if gone:
+            logger.warning("removed the folders of %d queues that a crash took before they were safe", gone)
+        return gone
+
+    def close_idle(self) -> int:
+        """Close the files of queues that nobody uses. Returns how many were closed."""
+        closed: int = self._engine.keeper.close_idle(self._engine.options.idle_s)
+        return closed
+
+    # -- the thread ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin. What a restore left odd does not last: then a dump is written at once."""
+        if self._engine.restored.wants_dump:
+            self._due.append(_Task(0, self.dump, self._engine.clock.monotonic()))
+        if self._engine.keeper is not self._engine and self._engine.keeper.old_layout is not None:
+            self._due.append(_Task(0, self._engine.keeper.move_all, self._engine.clock.monotonic()))
+        if self._may_have_orphans():
+            self._due.append(_Task(0, self.remove_orphans, self._engine.clock.monotonic()))
+        self._thread = threading.Thread(target=self._run, name="lamina-queues-upkeep", daemon=True)
+        self._thread.start()
+
+    def _may_have_orphans(self) -> bool:
+        engine = self._engine
+        if engine.keeper is engine or not isinstance(engine.log, Log) or engine.log.options.sync.level is Level.SYNCED:
+            return False
+        # Never after a forced start: what it could not read may have been the queues.
+        return engine.restored.log_records > 0 and not engine.restored.was_forced
+
+    def stop(self) -> None:
+        """Return when the work at hand is done, or given up: a dump is."""
+        self._stop.set()
+        self.dumper.cancel()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def dump_at_stop(self) -> None:
+        """Leave the next start one dump to read; not worth an error."""
+        log = self._engine.log
+        if not isinstance(log, Log) or log.failure is not None:
+            return
+        if log.stats.records > self._dumped or (self._dumped < 0 and self._engine.restored.log_records):
+            try:
+                self.dumper.dump(at_stop=True)
+            except LaminaError as error:
+                logger.warning("no dump of the queues: %s", error)
+
+    def _run(self) -> None:
+        clock = self._engine.clock
+        while not self._stop.wait(self._pause()):
+            self._try_for_room()
+            now = clock.monotonic()
+            for task in list(self._due):
+                if task.at > now or self._stop.is_set():
+                    continue
+                if task.every:
+                    task.at = now + task.every
+                else:
+                    self._due.remove(task)
+                try:
+                    task.work()
+                except FoldStopped:  # it is being stopped, and was told so
+                    return
+                except (LaminaError, OSError) as error:
+                    logger.error("upkeep of the queues: %s", error)
+
+    def _pause(self) -> float:
+        now = self._engine.clock.monotonic()
+        return max(min([_EVERY_S, *(task.at - now for task in self._due)]), 0.001)
+
+    def _try_for_room(self) -> None:
+        reserve = self._engine.reserve
+        if reserve is not None and not reserve.is_held:
+            with self._engine.lock:
+                reserve.hold()
+
+
+class _Task:
+    """Something to do every so many seconds; 0: once."""
+
+    def __init__(self, every: float, work: Callable[[], Any], at: float) -> None:
+        self.every = every
+        self.work = work
+        self.at = at
