@@ -30,7 +30,7 @@ class TopicServer(LaminaServer):
     """With files so small that there are many, and all that is written to be read again soon."""
 
     def __init__(self, folder: Path, policy: str) -> None:
-        super().__init__(folder, "--sync", policy, "--segment-bytes", 20_000, "--reserve-bytes", 0)
+        super().__init__(folder, "--sync", policy, "--segment-bytes", 20_000, "--reserve-bytes", 0, "--queues", "off")
 
     def start_in_vain(self, seconds: float) -> None:
         """It is killed so soon that it has hardly begun to recover."""
