@@ -13,6 +13,7 @@ from setuptools import Extension, setup
 BY_HAND = (
     "lamina.log._speed",
     "lamina.engines.jobs._packing",
+    "lamina.engines.queues._ids",
     "lamina.engines.topics._entries",
     "lamina.server.workq._quick",
     "lamina.server.resp._entry_replies",
@@ -30,7 +31,7 @@ by_hand = [
 AS_WRITTEN = {
     "lamina.engines": ("journal", "logged"),
     "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "engine"),
-    "lamina.engines.queues": ("ids", "message", "codec", "state", "memory", "engine", "deliveries"),
+    "lamina.engines.queues": ("message", "codec", "state", "memory", "engine", "deliveries"),
     "lamina.engines.topics": ("state", "tail", "topic", "topics"),
     "lamina.server": ("client",),
     "lamina.server.workq": ("parse", "replies", "answers", "door"),

@@ -1,4 +1,6 @@
 # Types of deliveries.py for the compiled twin. Without this file the same source runs as plain Python.
+cimport cython
+from lamina.engines.queues cimport _engine as engines
 from lamina.engines.queues cimport _message as kinds
 
 cdef class Receiver:
@@ -7,9 +9,12 @@ cdef class Receiver:
     cdef object __weakref__
 
 cdef class Deliveries:
-    cdef public object engine, lock
+    cdef public engines.QueueEngine engine
+    cdef public object lock
     cdef public dict subscribers
     cpdef get(self, Receiver receiver, kinds.Queue queue)
+    @cython.locals(engine=engines.QueueEngine, head=kinds.Message, position="long long")
     cpdef tuple acknowledge(self, Receiver receiver, kinds.Queue queue, bytes id)
     cpdef _give(self, Receiver receiver, bytes rid, kinds.Message message)
+    @cython.locals(receiver=Receiver)
     cpdef was_sent(self, kinds.Queue queue)

@@ -35,6 +35,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
 
+MOST: Final = (1 << 62) - 1  # of any number in a record
+_ID_HEAD: Final = bytes((0xC4, ID_BYTES))
+_ACK_HEAD: Final = b"\x93\xa3ACK" + _ID_HEAD
+
+
 class BadRecord(ValueError):
     """A payload that is no record of the queue store."""
 
@@ -70,7 +75,7 @@ def message(rid: bytes, message: Message) -> bytes:
 
 
 def ack(rid: bytes, id: bytes) -> bytes:
-    return _encode((ACK, rid, id))
+    return _ACK_HEAD + rid + _ID_HEAD + id  # every second record is one
 
 
 def expire(rid: bytes, id: bytes) -> bytes:
@@ -89,7 +94,7 @@ def decode(payload: bytes) -> list[object]:
     try:
         values = _decode(payload)
         check = _CHECKS[values[0]] if type(values) is list else None
-    except (msgspec.DecodeError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):  # whatever is in there: it is no record
         check = None
     if check is None or not check(values):
         raise BadRecord("no record of the queue store")
@@ -102,7 +107,7 @@ def _is_id(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value <= MOST
 
 
 def _is_key(value: object) -> bool:

@@ -58,7 +58,7 @@ class Deliveries:
             rid = queue.rid
             if rid in receiver.gets:
                 raise Prohibited("this connection gets from the queue", hint="Q.UNSUB first, or use another connection")
-            head = self.engine.head(queue)
+            head = self.engine.head_now(queue)
             before = self.subscribers.get(rid)
             if before is not None and before is not receiver:
                 del before.given[rid]
@@ -87,7 +87,7 @@ class Deliveries:
             if self.subscribers.get(rid) is receiver:
                 raise Prohibited("this connection has subscribed to the queue", hint="Q.UNSUB first")
             receiver.gets[rid] = None
-            return self._give(receiver, rid, self.engine.head(queue))
+            return self._give(receiver, rid, self.engine.head_now(queue))
 
     def acknowledge(self, receiver: Receiver, queue: Queue, id: bytes) -> tuple[Message | None, int]:
         """The message ``id`` was received. Returns what is next, which is given at once, and the position.
@@ -104,7 +104,7 @@ class Deliveries:
                 position = engine.acknowledge(queue, id)
             else:  # another receiver was quicker: it is gone, and nothing else goes for it
                 position = engine.position_of(queue)
-            return self._give(receiver, rid, engine.head(queue)), position
+            return self._give(receiver, rid, engine.head_now(queue)), position
 
     def _give(self, receiver: Receiver, rid: bytes, message: Message | None) -> Message | None:
         receiver.given[rid] = None if message is None else message.id
@@ -117,7 +117,7 @@ class Deliveries:
             with self.lock:
                 rid = queue.rid
                 if receiver.given.get(rid) is None:
-                    head = self._give(receiver, rid, self.engine.head(queue))
+                    head = self._give(receiver, rid, self.engine.head_now(queue))
                     if head is not None:
                         receiver.push(MESSAGE, rid, head)
 
@@ -136,7 +136,7 @@ class Deliveries:
                 if queue is None:
                     self.was_deleted(rid)
                     continue
-                head = self.engine.head(queue)
+                head = self.engine.head_now(queue)
                 if head is None or receiver.given.get(rid) != head.id:
                     receiver.given[rid] = None
                     self.was_sent(queue)

@@ -245,11 +245,15 @@ class QueueEngine(logged.Logged):
     def head(self, queue: Queue) -> Message | None:
         """The message that is next, once what has expired before it is gone."""
         with self.lock:
-            message: Message | None = self.messages.head(queue)
-            if message is not None and message.has_expired(self.now(), self._ttl(queue)):
-                self.expire(queue)
-                message = self.messages.head(queue)
-            return message
+            return self.head_now(queue)
+
+    def head_now(self, queue: Queue) -> Message | None:
+        """The same for who holds the lock."""
+        message: Message | None = self.messages.head(queue)
+        if message is not None and message.has_expired(self.clock.now_ns() // _SECOND, self._ttl(queue)):
+            self.expire(queue)
+            message = self.messages.head(queue)
+        return message
 
     def acknowledge(self, queue: Queue, id: bytes) -> int:
         """Drop the head if it is the message ``id``. Returns the position. Raises: NoMessage; StorageError."""

@@ -3,7 +3,7 @@
 A queue has two that are unrelated: the recipient's and the sender's. Each is half of a capability, so neither is shown
 to operators: they see a handle, which is made from the recipient's id and leads to nothing.
 
-Compiled as it stands (setup.py) and run as plain Python where it is not.
+_ids.pyx is the compiled twin.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class MemoryMessages:
 
     def put(self, queue: Queue, message: Message) -> int:
         position = self.engine._append(codec.message(queue.rid, message))
-        self.engine.state.add(queue.rid, message)
+        self.engine.state.append(queue, message)
         return position
 
     def drop_head(self, queue: Queue) -> int:

@@ -121,6 +121,7 @@ def restore(
         raise from_os(error, "list the folder", folder) from error
     restorer = _Restorer(files, folder, names, force=force, keeps_messages=keeps_messages, progress=progress)
     found = restorer.load()
+    found.state.is_read()
     found.expired = leave_out_expired(found.state, now, ttl)
     return found
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 UNKNOWN_QUEUE = "unknown_queue"
 NOT_HEAD = "ack_not_head"
 DUPLICATE = "duplicate_message"
+_MANY = 64  # messages of a queue: more are not looked through one by one
 
 
 class State:
@@ -32,6 +33,8 @@ class State:
         """In all queues, markers included."""
         self.records = 0
         """That were applied since the state was made."""
+        self._ids: dict[bytes, set[bytes]] = {}
+        """Of queues with many messages, while records are read again: which ids are in them."""
 
     def apply(self, payload: bytes) -> str | None:
         """Do what a record says. Returns why it did nothing, None if it did. Raises: codec.BadRecord."""
@@ -78,22 +81,43 @@ class State:
 
     def remove(self, queue: Queue) -> None:
         self.messages -= len(queue.messages)
+        self._ids.pop(queue.rid, None)
         del self.queues[queue.rid]
         if self.senders.get(queue.sid) is queue:
             del self.senders[queue.sid]
 
     def add(self, rid: bytes, message: Message) -> str | None:
+        """A message that may be in the queue already: a dump and the log behind it may overlap."""
         queue = self.queues.get(rid)
         if queue is None:
             return UNKNOWN_QUEUE
         messages = queue.messages
         id = message.id
-        for each in messages:
-            if each.id == id:
+        if len(messages) < _MANY:
+            if self._ids:
+                self._ids.pop(rid, None)
+            for each in messages:
+                if each.id == id:
+                    return DUPLICATE
+        else:
+            known = self._ids.get(rid)
+            if known is None:
+                known = self._ids[rid] = {each.id for each in messages}
+            if id in known:
                 return DUPLICATE
+            known.add(id)
         messages.append(message)
         self.messages += 1
         return None
+
+    def append(self, queue: Queue, message: Message) -> None:
+        """A message whose id was drawn just now: nothing has to be looked for."""
+        queue.messages.append(message)
+        self.messages += 1
+
+    def is_read(self) -> None:
+        """All records were read again: from now on messages come by ``append``."""
+        self._ids.clear()
 
     def drop_head(self, rid: bytes, id: bytes) -> str | None:
         queue = self.queues.get(rid)
@@ -103,20 +127,10 @@ class State:
         if not messages or messages[0].id != id:
             return NOT_HEAD
         del messages[0]
+        if self._ids and rid in self._ids:
+            self._ids[rid].discard(id)
         self.messages -= 1
         return None
-
-    def drop_expired(self, queue: Queue, now: int, ttl: int) -> int:
-        """Let the expired ones at the head of a queue go; ``ttl`` is the server's. Returns how many went."""
-        if queue.ttl != NO_TTL:
-            ttl = queue.ttl
-        messages, count = queue.messages, 0
-        while count < len(messages) and messages[count].has_expired(now, ttl):
-            count += 1
-        if count:
-            del messages[:count]
-            self.messages -= count
-        return count
 
 
 def records(queue: Queue) -> Iterator[bytes]:

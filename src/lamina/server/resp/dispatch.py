@@ -20,6 +20,7 @@ from lamina.errors import (
     QuotaMet,
 )
 from lamina.server.resp import replies
+from lamina.server.resp.protocol import MAX_ARGS
 from lamina.server.resp.session import Args, Refusal, Session, Wait
 from lamina.server.resp.table import FACTS, Facts
 from lamina.units import MIB
@@ -41,12 +42,22 @@ _NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"res
 
 _BY_NAME = {name: facts for facts in FACTS.values() for name in (facts.name, facts.name.upper())}
 
+_PLAIN: dict[bytes, tuple[int, int, bytes]] = {
+    name: (abs(facts.arity), facts.arity if facts.arity > 0 else MAX_ARGS, facts.name)
+    for name, facts in _BY_NAME.items()
+    if not facts.subcommands
+}
+"""Commands that have none below them, as nearly everybody types them: fewest words, most words, name."""
+
 HANDLERS: dict[bytes, Handler] = {}
 """By name in small letters; ``xgroup|create`` for a command that has others below it."""
 
 
 def run(session: Session, args: Args) -> bytes | Wait:
     """Run a command, or put it behind MULTI. What it rests on is in ``session.marks``, which the caller takes."""
+    plain = _PLAIN.get(args[0])
+    if plain is not None and session.is_known and session.queue is None and plain[0] <= len(args) <= plain[1]:
+        return call(session, HANDLERS[plain[2]], args)
     try:
         facts, handler = find(args)
         if not session.is_known and facts.name not in _BEFORE_AUTH:

@@ -32,6 +32,7 @@ _MOST_STRANGERS: Final = 64  # such clients from one address
 _MOST_COMMAND: Final = 72 * MIB  # bytes of any command: a record is smaller than that
 _IDLE_EVERY_S: Final = 1.0
 _OF_BROWSERS: Final = frozenset((b"post", b"host:"))
+_OF_BROWSERS_BEGIN: Final = (b"P", b"p", b"H", b"h")
 
 logger = logging.getLogger("lamina.resp")
 
@@ -122,6 +123,7 @@ class Connection(client.Client):
 
     def feed(self, data: bytes) -> None:
         self.heard_at = self.house.clock.monotonic()
+        self.session.last_ns = self.house.clock.now_ns()
         parser = self.parser
         commands = parser.feed(data)
         self.backlog.extend(grouped(commands))
@@ -154,7 +156,7 @@ class Connection(client.Client):
                 added = None  # the commands tell why, one by one
             if added is not None and added.ids:
                 done = len(added.ids)
-                session.last_command, session.last_ns = b"xadd", self.house.clock.now_ns()
+                session.last_command = b"xadd"
                 self.house.commands += done
                 self.needs[added.topic] = session.seen[added.topic] = added.positions[-1]
                 self.say(added.answer(), added)
@@ -163,12 +165,12 @@ class Connection(client.Client):
 
     def _run_one(self, command: Args) -> None:
         session = self.session
-        if command[0].lower() in _OF_BROWSERS:
+        if command[0][:1] in _OF_BROWSERS_BEGIN and command[0].lower() in _OF_BROWSERS:
             # A page that a browser shows may have it post to this port: no line of that may be run as a command.
             logger.warning("a web browser spoke to the RESP door from %s", session.address.decode())
             self._end()
             return
-        session.last_command, session.last_ns = command[0], self.house.clock.now_ns()
+        session.last_command = command[0]
         self.house.commands += 1
         try:
             answer = dispatch.run(session, command)

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from lamina.engines.queues.codec import MOST
 from lamina.engines.queues.ids import ID_BYTES
 from lamina.engines.queues.message import NO_TTL, Message
 from lamina.log import kernel
@@ -51,17 +52,17 @@ def decode(payload: bytes) -> Message | None:
     """None if the payload is no message."""
     try:
         values = _decode(payload)
-    except msgspec.DecodeError:
+    except (ValueError, TypeError, RecursionError):
         return None
     if type(values) is not list or len(values) not in (2, 4, 5):
         return None
     id, ts = values[0], values[1]
-    if type(id) is not bytes or len(id) != ID_BYTES or type(ts) is not int or ts < 0:
+    if type(id) is not bytes or len(id) != ID_BYTES or type(ts) is not int or not 0 <= ts <= MOST:
         return None
     if len(values) == 2:
         return Message(id, ts, b"", None)
     flags, body = values[2], values[3]
     ttl = values[4] if len(values) == 5 else NO_TTL
-    if type(flags) is not bytes or type(body) is not bytes or type(ttl) is not int:
+    if type(flags) is not bytes or type(body) is not bytes or type(ttl) is not int or not NO_TTL <= ttl <= MOST:
         return None
     return Message(id, ts, flags, body, ttl)
