@@ -131,9 +131,10 @@ class Client:
     def _settled(self, answer: bytes) -> Any:
         for engine, position in self.session.marks:
             engine.settle(position)
-        first, *rest = read_all(answer)
-        self._pushed = [*self._pushed, *([answer[-_length(rest, answer) :]] if rest else [])]
-        return first
+        (value,) = read_all(answer)
+        self._pushed += [reply for reply, _, _ in self.session.behind]
+        self.session.behind = []
+        return value
 
     def pushed(self) -> list[Any]:
         """What was pushed since it was last asked."""
@@ -152,10 +153,3 @@ class Client:
 
     def send(self, sid: bytes, *bodies: Word) -> list[bytes]:
         return [self.ask("Q.SEND", sid, body) for body in bodies]
-
-
-def _length(rest: list[Any], answer: bytes) -> int:
-    """Bytes of all answers but the first."""
-    reader = _Reader(answer)
-    reader.read()
-    return len(answer) - reader._file.tell()

@@ -151,7 +151,7 @@ class StoreLab:
         self.dumper = self.make_dumper(force=force)
 
     def make_dumper(self, **more: object) -> Dumper:
-        return Dumper(self.engine, self.files, self.folder, self.clock, ttl=TTL, **more)  # type: ignore[arg-type]
+        return Dumper(self.engine, self.files, self.folder, self.clock, ttl=TTL, piece=1000, **more)  # type: ignore[arg-type]
 
     def do(self, *records: bytes) -> None:
         """Records, promised."""

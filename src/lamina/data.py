@@ -171,7 +171,7 @@ class Data:
                     clock=self._clock,
                     committer=self._committer,
                 )
-                engine.reserve = Reserve(self._files, join(engine.folder, RESERVE), engine.clock)
+                engine.use_reserve(Reserve(self._files, join(engine.folder, RESERVE), engine.clock))
                 self._queues = Queues(engine)
             return self._queues
 

@@ -208,7 +208,9 @@ def test_a_kill_at_any_step_of_a_dump_loses_nothing(place: str) -> None:
 
 
 def _replace(*, syncs_file: bool, syncs_folder: bool) -> Callable[..., None]:
-    def replace(files: Files, folder: str, name: str, chunks: Iterator[bytes], family: Family) -> None:
+    def replace(
+        files: Files, folder: str, name: str, chunks: Iterator[bytes], family: Family, sync_every: int = 0
+    ) -> None:
         temporary = join(folder, name + family.temporary_suffix)
         if temporary.rpartition("/")[2] in files.list(folder):
             files.remove(temporary)

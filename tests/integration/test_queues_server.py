@@ -180,3 +180,21 @@ def test_what_is_secret_is_in_no_line_and_no_error(tmp_path: Path, store: str) -
         assert all(isinstance(error, Error) for error in errors)
         kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
         assert gone.encode() not in kept and key.encode() not in kept
+
+
+@pytest.mark.parametrize("sync", ["os", "always"])
+def test_what_is_sent_to_a_subscriber_that_said_quit_disturbs_nobody(tmp_path: Path, store: str, sync: str) -> None:
+    with LaminaServer(tmp_path, "--queues", store, "--sync", sync) as server:
+        with Wire(server.port) as quitting, Wire(server.port, timeout=10) as sender, Wire(server.port) as other:
+            rid, sid = quitting.ask("Q.NEW", "SUB")
+            other_rid, other_sid = other.ask("Q.NEW", "SUB")
+            assert quitting.ask("QUIT") == OK
+            # The client does not hang up: the server waits a while for that, and has nothing more to say meanwhile.
+            ids = [sender.ask("Q.SEND", sid, body) for body in ("first", "second")]
+            sent = sender.ask("Q.SEND", other_sid, "for another")
+            assert other.read()[:3] == [b"q.msg", other_rid, sent]
+            message = sender.ask("Q.GET", rid)
+            assert (message[0], message[3]) == (ids[0], b"first")
+            assert quitting.rest() == b""
+        server.stop()
+        assert "Traceback" not in server.complaints()

@@ -13,6 +13,7 @@ from lamina.engines.journal import Journal, KeepsNothing, take_back
 from lamina.errors import DiskFull, LaminaError, LogClosed, StorageError
 from lamina.log.positions import Position
 from lamina.log.reserve import Reserve
+from lamina.log.sync import Level
 from lamina.log.writer import Log
 
 
@@ -83,6 +84,15 @@ class Logged:
         """Wait for no more than that the log has ``position``. Raises: the error that kept it out."""
         if isinstance(self.log, Log):
             await self.log.reached(Position(position))
+
+    def has_synced(self, position: int) -> bool:
+        """What was done up to ``position`` survives a power cut. Raises: the error that kept it out."""
+        return not isinstance(self.log, Log) or self.log.has_reached(Position(position), Level.SYNCED)
+
+    async def synced(self, position: int) -> None:
+        """Wait for that, whatever the policy. Raises: the error that kept it out."""
+        if isinstance(self.log, Log):
+            await self.log.reached(Position(position), Level.SYNCED)
 
     def is_kept(self) -> bool:
         """For who has no log, or not yet: all that was pushed is as safe as promised."""

@@ -30,8 +30,11 @@ def replace(
     chunks: Iterable[bytes],
     family: Family,
     obsolete: Sequence[str] = (),
+    sync_every: int | None = None,
 ) -> None:
     """Make ``name`` a file of exactly ``chunks`` (header included), then remove the ``obsolete`` files.
+
+    ``sync_every``: sync whenever so many bytes were written, so that others who write to the disk never wait for long.
 
     Durability: when it returns, the new content is synced under its name and the removals are too.
     Order: a crash may leave obsolete files behind; the caller must be able to tell, from what is in ``name``, that
@@ -45,8 +48,13 @@ def replace(
         _remove_if_there(files, temporary)
         file = files.create(temporary)
         try:
+            unsynced = 0
             for chunk in chunks:
                 write_all(file, [chunk])
+                unsynced += len(chunk)
+                if sync_every is not None and unsynced >= sync_every:
+                    file.sync()
+                    unsynced = 0
             file.sync()
         finally:
             file.close()

@@ -176,6 +176,7 @@ def _queues(settings: QueueSettings | None, committer: Committer) -> Iterator[Ca
     from lamina.engines.queues.opening import open_engine
     from lamina.engines.queues.upkeep import Upkeep
     from lamina.log.naming import RESERVE
+    from lamina.server.resp.queue_house import let_in
 
     given = settings
     engine = open_engine(given.folder, options=given.options, log=given.log, committer=committer, force=given.force)
@@ -183,22 +184,18 @@ def _queues(settings: QueueSettings | None, committer: Committer) -> Iterator[Ca
     try:
         if given.reserve_bytes:
             path = join(given.folder, RESERVE)
-            engine.reserve = Reserve(engine.files, path, engine.clock, given.reserve_bytes)
+            engine.use_reserve(Reserve(engine.files, path, engine.clock, given.reserve_bytes))
         deliveries = Deliveries(engine)
         upkeep.start()
 
-        def let_in(house: House) -> None:
-            house.queues, house.dump = deliveries, upkeep.dump
-            house.queue_password = None if given.password is None else given.password.encode()
-            loop = asyncio.get_running_loop()
-            # Subscribers are told on the loop, whichever thread found that records were refused.
-            deliveries.look_again_by(lambda look: loop.call_soon_threadsafe(look))
-
-        yield let_in
+        password = None if given.password is None else given.password.encode()
+        yield lambda house: let_in(house, deliveries, upkeep, password)
     finally:
-        upkeep.stop()
-        upkeep.dump_at_stop()
-        engine.close()
+        try:
+            upkeep.stop()
+            upkeep.dump_at_stop()
+        finally:
+            engine.close()
 
 
 @contextmanager

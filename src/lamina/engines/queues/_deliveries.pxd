@@ -10,7 +10,8 @@ cdef class Receiver:
 
 cdef class Deliveries:
     cdef public engines.QueueEngine engine
-    cdef public object lock
+    cdef public object lock, _deleted
+    cdef public long long deleted_at
     cdef public dict subscribers
     cpdef get(self, Receiver receiver, kinds.Queue queue)
     @cython.locals(engine=engines.QueueEngine, head=kinds.Message, position="long long")

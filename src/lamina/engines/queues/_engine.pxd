@@ -11,6 +11,7 @@ cdef class QueueEngine(logged.Logged):
     cdef public long long quota, expired
     cdef public list _drawn
     cpdef bytes new_id(self)
+    cpdef kinds.Queue _current(self, kinds.Queue queue)
     cpdef kinds.Queue recipient(self, rid, held)
     cpdef kinds.Queue sender(self, sid, held)
     @cython.locals(size="long long", position="long long", id=bytes)

@@ -8,11 +8,19 @@ Compiled as it stands (setup.py, _deliveries.pxd gives the types) and run as pla
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
+from lamina.engines.queues import ids
 from lamina.engines.queues.engine import QueueEngine
 from lamina.engines.queues.message import Message, Queue
-from lamina.errors import NoMessage, Prohibited
+from lamina.errors import LaminaError, NoMessage, Prohibited
+from lamina.log.sync import Level
+from lamina.log.writer import Log
+
+logger = logging.getLogger("lamina.queues")
 
 MESSAGE, END, DELETED = range(3)
 """What a subscriber is told: here is a message; another one took over; the queue is gone."""
@@ -37,6 +45,10 @@ class Deliveries:
         self.engine = engine
         self.lock = engine.lock
         self.subscribers: dict[bytes, Receiver] = {}
+        self.deleted_at = 0
+        """Position of the deletion that is being told."""
+        self._deleted: deque[tuple[bytes, int]] = deque()
+        """Queues whose subscribers were told so, and when that is safe."""
         self.look_again_by(lambda look: look())
 
     def look_again_by(self, call: Callable[[Callable[[], None]], object]) -> None:
@@ -55,7 +67,7 @@ class Deliveries:
         Raises: Prohibited if it gets from the queue; StorageError.
         """
         with self.lock:
-            rid = queue.rid
+            queue, rid = self.engine._current(queue), queue.rid
             if rid in receiver.gets:
                 raise Prohibited("this connection gets from the queue", hint="Q.UNSUB first, or use another connection")
             head = self.engine.head_now(queue)
@@ -83,7 +95,7 @@ class Deliveries:
     def get(self, receiver: Receiver, queue: Queue) -> Message | None:
         """The head, without subscribing. Raises: Prohibited if the receiver has subscribed to it; StorageError."""
         with self.lock:
-            rid = queue.rid
+            queue, rid = self.engine._current(queue), queue.rid
             if self.subscribers.get(rid) is receiver:
                 raise Prohibited("this connection has subscribed to the queue", hint="Q.UNSUB first")
             receiver.gets[rid] = None
@@ -99,6 +111,7 @@ class Deliveries:
             if receiver.given.get(rid) != id:
                 raise NoMessage
             engine = self.engine
+            queue = engine._current(queue)
             head = engine.messages.head(queue)
             if head is not None and head.id == id:
                 position = engine.acknowledge(queue, id)
@@ -116,17 +129,36 @@ class Deliveries:
         if receiver is not None:
             with self.lock:
                 rid = queue.rid
-                if receiver.given.get(rid) is None:
-                    head = self._give(receiver, rid, self.engine.head_now(queue))
-                    if head is not None:
+                found = self.engine.state.queues.get(rid)
+                if found is not None and receiver.given.get(rid) is None:
+                    try:
+                        head = self.engine.head_now(found)
+                    except LaminaError as error:  # what was sent is stored all the same; the next one tries again
+                        logger.warning("queue %s: its head cannot be pushed: %s", ids.handle(rid), error)
+                        return
+                    if self._give(receiver, rid, head) is not None:
                         receiver.push(MESSAGE, rid, head)
 
-    def was_deleted(self, rid: bytes) -> None:
+    def was_deleted(self, rid: bytes, position: int = 0) -> None:
+        """Tell its subscriber, who stays one until the deletion, at ``position``, is safe: it may be refused yet."""
         with self.lock:
+            self._let_go_of_deleted()
             receiver = self.subscribers.get(rid)
             if receiver is not None:
-                self.unsubscribe(receiver, rid)
+                self._deleted.append((rid, position))
+                if not position:
+                    self._let_go_of_deleted()
+                self.deleted_at = position
                 receiver.push(DELETED, rid, None)
+
+    def _let_go_of_deleted(self) -> None:
+        log = self.engine.log
+        reached = log.synced if isinstance(log, Log) and log.options.sync.level is Level.SYNCED else log.written
+        while self._deleted and self._deleted[0][1] <= reached:
+            rid = self._deleted.popleft()[0]
+            receiver = self.subscribers.get(rid)
+            if receiver is not None and rid not in self.engine.state.queues:
+                self.unsubscribe(receiver, rid)
 
     def look_again(self) -> None:
         """The state was built anew: what a subscriber was given may never have been."""
@@ -134,9 +166,11 @@ class Deliveries:
             for rid, receiver in list(self.subscribers.items()):
                 queue = self.engine.state.queues.get(rid)
                 if queue is None:
-                    self.was_deleted(rid)
-                    continue
-                head = self.engine.head_now(queue)
-                if head is None or receiver.given.get(rid) != head.id:
-                    receiver.given[rid] = None
-                    self.was_sent(queue)
+                    continue  # it was told, or its maker will be
+                before, receiver.given[rid] = receiver.given.get(rid), None
+                with suppress(LaminaError):  # then the next message tries again
+                    head = self.engine.head_now(queue)
+                    if head is not None and before == head.id:
+                        receiver.given[rid] = before
+                    else:
+                        self.was_sent(queue)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from lamina.clock import Clock
 from lamina.engines.logged import Logged
@@ -23,10 +23,14 @@ from lamina.engines.queues.fold_worker import Stopper, fold_elsewhere
 from lamina.engines.queues.folding import FoldReport, FoldStopped
 from lamina.errors import StorageError, from_os
 from lamina.log import rewrite
-from lamina.log.files import Files
+from lamina.log.files import Files, join
 from lamina.log.naming import parse
 from lamina.log.sync import Level
 from lamina.log.writer import Log
+from lamina.units import MIB
+
+_PIECE: Final = 4 * MIB  # of a file that is given back at once
+_BETWEEN_S: Final = 0.002  # and how long others have the disk then
 
 logger = logging.getLogger("lamina.queues")
 
@@ -91,6 +95,7 @@ class Dumper:
         before_fold: Callable[[], None] = lambda: None,
         removal: AbstractContextManager[object] | None = None,
         step: Callable[[str], None] = lambda name: None,
+        piece: int = _PIECE,
     ) -> None:
         """``force``: the engine was restored with force (Restored.was_forced): the first dump passes over the same.
 
@@ -103,10 +108,11 @@ class Dumper:
         self._engine, self._files, self._folder, self._clock = engine, files, folder, clock
         self._ttl, self._keeps_messages, self._force = ttl, keeps_messages, force
         self._fold, self._before_fold, self._step = fold, before_fold, step
+        self._piece = piece
         self._removal: AbstractContextManager[object] = removal or engine.lock
         self._at_work = threading.Lock()
         self._stopper = Stopper()
-        self._is_cancelled = False
+        self._is_cancelled = threading.Event()
 
     def dump(self, *, at_stop: bool = False) -> DumpReport | None:
         """Write a dump now. Returns None if one is being written, or after ``cancel`` (unless ``at_stop``).
@@ -118,7 +124,7 @@ class Dumper:
             return None
         try:
             self._stopper = Stopper()  # before the look: then whoever cancels stops this one, or is seen
-            if self._is_cancelled and not at_stop:
+            if self._is_cancelled.is_set() and not at_stop:
                 return None
             report = self._dump()
         except FoldStopped:
@@ -134,7 +140,7 @@ class Dumper:
 
     def cancel(self) -> None:
         """Give up the dump that is being written, and begin no other."""
-        self._is_cancelled = True
+        self._is_cancelled.set()
         self._stopper.stop()
 
     def _dump(self) -> DumpReport:
@@ -200,4 +206,19 @@ class Dumper:
     def _remove(self, names: list[str]) -> None:
         for name in names:
             with self._removal:
+                self._shrink(join(self._folder, name))
                 rewrite.remove(self._files, self._folder, [name])
+
+    def _shrink(self, path: str) -> None:
+        """Give the room of a large file back piece by piece: all at once, other writes would wait for the disk.
+
+        It is only worth trying: the file goes in any case, and nobody reads it any more.
+        """
+        with suppress(OSError):
+            file = self._files.open(path, write=True)
+            try:
+                for size in range(file.size() - self._piece, 0, -self._piece):
+                    file.truncate(size)
+                    self._is_cancelled.wait(_BETWEEN_S * self._piece / _PIECE)
+            finally:
+                file.close()

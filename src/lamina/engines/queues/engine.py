@@ -26,6 +26,7 @@ from lamina.engines.queues.state import State
 from lamina.errors import BadOption, DiskFull, MessageTooLarge, NoMessage, QueueRefused, QuotaMet
 from lamina.log.files import Files
 from lamina.log.positions import Position
+from lamina.log.reserve import Reserve
 from lamina.log.sync import Level
 from lamina.log.writer import Log
 
@@ -78,6 +79,10 @@ class QueueEngine(logged.Logged):
     def use_journal(self, store: JournalStore) -> None:
         """Messages are in folders, not in the log."""
         self.messages = self.keeper = store
+
+    def use_reserve(self, reserve: Reserve | None) -> None:
+        """Where room is when the disk is full: what was received goes on, nothing new is taken."""
+        self.reserve = self.keeper.reserve = reserve
 
     def rebuild(self) -> None:
         with self.removal:
@@ -223,6 +228,7 @@ class QueueEngine(logged.Logged):
         if len(flags) > _MOST_FLAGS:
             raise MessageTooLarge(len(flags), _MOST_FLAGS, "flags")
         with self.lock:
+            queue = self._current(queue)
             messages = self.messages
             size = messages.size(queue)
             if size >= self.quota or (size and messages.is_closed(queue)):
@@ -245,7 +251,7 @@ class QueueEngine(logged.Logged):
     def head(self, queue: Queue) -> Message | None:
         """The message that is next, once what has expired before it is gone."""
         with self.lock:
-            return self.head_now(queue)
+            return self.head_now(self._current(queue))
 
     def head_now(self, queue: Queue) -> Message | None:
         """The same for who holds the lock."""
@@ -258,6 +264,7 @@ class QueueEngine(logged.Logged):
     def acknowledge(self, queue: Queue, id: bytes) -> int:
         """Drop the head if it is the message ``id``. Returns the position. Raises: NoMessage; StorageError."""
         with self.lock:
+            queue = self._current(queue)
             message = self.messages.head(queue)
             if message is None or message.id != id:
                 raise NoMessage
@@ -286,5 +293,7 @@ class QueueEngine(logged.Logged):
             if self.keeper is not self:
                 self.keeper.close()
         finally:
-            self.push()
-            self.log.close()
+            try:
+                self.push()
+            finally:
+                self.log.close()

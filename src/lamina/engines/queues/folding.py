@@ -30,6 +30,7 @@ from lamina.log.naming import STORED
 from lamina.log.segment import open_for_reading
 
 _CHUNK: Final = 256 << 10  # bytes that are written at once
+_SYNC_EVERY: Final = 8 << 20  # and synced
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,8 @@ class _Folding:
                 yield chunk
             self.step("saving written")
 
-        rewrite.replace(self._files, self._folder, store_files.dump_name(number), chunks(), STORED)
+        name = store_files.dump_name(number)
+        rewrite.replace(self._files, self._folder, name, chunks(), STORED, sync_every=_SYNC_EVERY)
         return size
 
     # -- reading -----------------------------------------------------------------------------------------------------

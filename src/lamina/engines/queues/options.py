@@ -8,6 +8,7 @@ from typing import Final
 from lamina.errors import BadOption
 
 DAY_S: Final = 86_400
+_MAY_BE_FRACTIONS: Final = ("dump_every_s", "expire_every_s", "idle_s")
 STORES: Final = ("memory", "journal")
 
 
@@ -60,7 +61,8 @@ class QueueOptions:
             ("keep_copy_days", 1, 36_500),
         ):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not least <= value <= most:
+            kinds = int | float if name in _MAY_BE_FRACTIONS else int
+            if not isinstance(value, kinds) or not least <= value <= most:
                 raise BadOption(f"{name} = {value!r} cannot be", hint=f"give {least} to {most}", option=name)
         if self.store == "journal" and self.quota >= self.max_file_messages:
             raise BadOption(

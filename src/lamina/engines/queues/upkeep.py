@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from lamina.engines.queues import ids
 from lamina.engines.queues.dumping import Dumper, DumpReport
 from lamina.engines.queues.engine import QueueEngine
 from lamina.engines.queues.folding import FoldStopped
@@ -96,9 +97,13 @@ class Upkeep:
         for rid in rids:
             with engine.lock:  # one by one: files are opened for each
                 queue = engine.state.queues.get(rid)
-                if queue is not None and (queue.size != 0 or queue.is_worn):
+                if queue is None or (queue.size == 0 and not queue.is_worn):
+                    continue
+                try:
                     gone += engine.expire(queue)
                     engine.keeper.clean(queue)
+                except LaminaError as error:  # the others have a right to it all the same
+                    logger.error("queue %s: cannot be cleaned: %s", ids.handle(rid), error)
         engine.keeper.push()
         return gone
 
@@ -112,7 +117,7 @@ class Upkeep:
             if self._stop.is_set():
                 break
             with engine.lock:
-                if rid not in engine.state.queues:
+                if rid not in engine.state.queues and rid not in engine.to_remove:
                     engine.keeper.delete(Queue(rid, None, b"", None))
                     gone += 1
         if gone:
@@ -160,7 +165,7 @@ class Upkeep:
         if log.stats.records > self._dumped or (self._dumped < 0 and self._engine.restored.log_records):
             try:
                 self.dumper.dump(at_stop=True)
-            except LaminaError as error:
+            except Exception as error:  # the next start reads the logs, that is all
                 logger.warning("no dump of the queues: %s", error)
 
     def _run(self) -> None:
@@ -179,8 +184,10 @@ class Upkeep:
                     task.work()
                 except FoldStopped:  # it is being stopped, and was told so
                     return
-                except (LaminaError, OSError) as error:
+                except LaminaError as error:
                     logger.error("upkeep of the queues: %s", error)
+                except Exception:  # a mistake of ours must not end dumps and syncs for good
+                    logger.exception("upkeep of the queues failed")
 
     def _pause(self) -> float:
         now = self._engine.clock.monotonic()

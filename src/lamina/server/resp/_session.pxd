@@ -1,6 +1,6 @@
 # Types of session.py for the compiled twin. Without this file the same source runs as plain Python.
 cdef class House:
-    cdef public object topics, clock, settings, password, changed, is_resting, why, queues, queue_password, dump
+    cdef public object topics, clock, settings, password, changed, is_resting, why, queues, queue_password, dump, expect_all, stops
     cdef public tuple shown
     cdef public dict sessions
     cdef public long long started_ns, commands, connections, port, _next_id
@@ -11,7 +11,7 @@ cdef class Session:
     cdef public long long id, came_ns, last_ns, queued_bytes
     cdef public bytes address, local_address, last_command, name, library_name, library_version
     cdef public bint must_close, is_waiting, is_known, says_nothing, is_no_evict, is_no_touch, is_spoiled, is_in_exec
-    cdef public list marks
+    cdef public list marks, behind
     cdef public dict seen, watched, held
     cdef public int version, database, skip_next
     cpdef start_over(self)

@@ -152,7 +152,7 @@ class Answers:
         transport = connection.transport
         if transport is None:
             return
-        if out:
+        if out and not connection._is_leaving:  # nothing goes behind the end that a client was told
             data = b"".join(out) if len(out) > 1 else out[0]
             if data:
                 transport.write(data)

@@ -48,6 +48,7 @@ class RespDoor:
         self.connections: set[Connection] = set()
         self.max_connections = house.settings.max_connections
         house.changed, house.is_resting = self.waiting.changed, self.waiting.is_resting
+        house.expect_all = self.waiting.expect_all
         dispatch.HANDLERS.update(COMMANDS)
         self._idle_timer: asyncio.TimerHandle | None = None
         if house.settings.idle_s:
@@ -60,13 +61,14 @@ class RespDoor:
     def _hang_up_on_idle(self) -> None:
         silent_since = self.house.clock.monotonic() - self.house.settings.idle_s
         for connection in list(self.connections):
-            is_owed = connection.session.is_waiting or connection.held or connection.out
+            is_owed = connection.session.is_waiting or connection.held or connection.out or connection.session.listens()
             if not is_owed and connection.heard_at < silent_since:
                 connection.hang_up()
         self._idle_timer = self.loop.call_later(_IDLE_EVERY_S, self._hang_up_on_idle)
 
     async def close(self) -> None:
         """Let every answer that is due go out, then hang up."""
+        self.house.stops()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for connection in self.connections:
@@ -115,9 +117,14 @@ class Connection(client.Client):
 
     def connection_lost(self, problem: Exception | None) -> None:
         super().connection_lost(problem)
+        self.waiter = None  # the two would keep each other in memory
         self.house.leave(self.session)
         self.session.hang_up = _nothing  # the two would keep each other in memory
         self.session.push = _to_nobody
+
+    def leave(self) -> None:
+        super().leave()
+        self.house.let_go_of_queues(self.session)
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -211,6 +218,10 @@ class Connection(client.Client):
             session.skip_next = max(session.skip_next - 1, 0)
             reply = b""
         self.say(reply, marks)
+        if session.behind:
+            behind, session.behind = session.behind, []
+            for pushed in behind:
+                self.push(*pushed)
 
     def push(self, reply: bytes, engine: Logged, position: int) -> None:
         """Say what was not asked for, once the log of ``engine`` has come to ``position``; never, if it never does."""
@@ -235,7 +246,7 @@ class Waiter:
         # What was seen before it began to wait is of no interest: nothing is answered from it.
         connection.session.marks = []
         connection.session.is_waiting = True
-        connection.cancel, connection.waiter = self.give_up, self
+        connection.cancel, connection.waiter = self.cancel if wait.must_finish else self.give_up, self
         waiting = connection.door.waiting
         waiting.add(self)
         if wait.is_due:
@@ -250,6 +261,10 @@ class Waiter:
         assert wait.happens is not None
         try:
             await wait.happens()
+        except Exception:  # a mistake of ours, or no memory: those behind it must not wait for ever
+            self._task = None
+            self._try(lambda: self.connection._broken([self.connection.session.last_command]))
+            return
         finally:
             self._task = None
         self.try_again()
@@ -274,10 +289,14 @@ class Waiter:
             connection.session.marks = []
             return 0
         self.give_up()
-        connection.cancel = None
+        connection.cancel = connection.waiter = None
         connection.answer(answer)
         connection.answers.flush_soon(connection)  # then it goes on with what is behind: first all who wait are served
         return len(answer)
+
+    def cancel(self) -> bool:
+        """For what is done in any case: its client is told, unless it is gone."""
+        return self.connection.transport is None and self.give_up()
 
     def give_up(self) -> bool:
         self.connection.session.is_waiting = False

@@ -24,6 +24,7 @@ _SYNTAX: Final = b"ERR syntax error"
 _NOT_A_NUMBER: Final = b"ERR value is not an integer or out of range"
 _OFF: Final = b"ERR queues are switched off (lamina serve --queues)"
 _MOST_TTL: Final = 1 << 40
+QUEUE_KEYS: Final = b"\0queue\0"
 
 
 def queues_of(session: Session) -> Deliveries:
@@ -43,7 +44,7 @@ def receiver_of(session: Session) -> Receiver:
 
 def wait_key(rid: bytes) -> bytes:
     """What Q.GET waits for: no name that a topic would have."""
-    return b"\0queue\0" + rid
+    return QUEUE_KEYS + rid
 
 
 # -- what a client is shown -------------------------------------------------------------------------------------------
@@ -80,13 +81,14 @@ def _told(word: bytes, rid: bytes, version: int) -> bytes:
 
 
 def _push(session: Session, what: int, rid: bytes, message: Message | None) -> None:
+    queues = queues_of(session)
+    engine = queues.engine
     if message is not None:
-        reply = pushed(message, rid, session.version)
+        session.push(pushed(message, rid, session.version), engine.keeper, engine.position_of(engine.state.queues[rid]))
+    elif what == deliveries.END:  # nothing of that is stored
+        session.push(_told(b"q.end", rid, session.version), engine, 0)
     else:
-        reply = _told(b"q.end" if what == deliveries.END else b"q.del", rid, session.version)
-    engine = queues_of(session).engine
-    queue = engine.state.queues.get(rid)
-    session.push(reply, engine.keeper, 0 if queue is None else engine.position_of(queue))
+        session.push(_told(b"q.del", rid, session.version), engine, queues.deleted_at)
 
 
 # -- queues -----------------------------------------------------------------------------------------------------------
@@ -160,7 +162,10 @@ def delete(session: Session, args: Args) -> bytes | Wait:
     if session.is_in_exec and engine.keeper is not engine:
         raise Refusal("ERR Q.DEL is not allowed inside a transaction where queues are journals")
     position = engine.delete(queue)
-    queues.was_deleted(queue.rid)
+    queues.was_deleted(queue.rid, position)
+    session.held.pop(queue.rid, None)
+    if session.receiver is not None and queue.rid in session.receiver.gets:
+        queues.unsubscribe(session.receiver, queue.rid)
     session.house.changed(wait_key(queue.rid))
     session.rest_on(engine, position)
     if engine.keeper is engine:
@@ -181,7 +186,7 @@ def delete(session: Session, args: Args) -> bytes | Wait:
             raise done[0]
         return replies.OK
 
-    return Wait((), None, attempt, replies.null(session.version), happens)
+    return Wait((), None, attempt, replies.null(session.version), happens, must_finish=True)
 
 
 def info(session: Session, args: Args) -> bytes:
@@ -190,6 +195,7 @@ def info(session: Session, args: Args) -> bytes:
     engine = queues.engine
     queue = engine.recipient(ids.parse(args[1]), session.held)
     head = engine.head(queue)
+    session.rest_on(engine, engine.newest_position())
     session.rest_on(engine.keeper, engine.position_of(queue))
     subscriber = queues.subscribers.get(queue.rid)
     subscribed = b"no" if subscriber is None else b"here" if subscriber is session.receiver else b"elsewhere"
@@ -268,8 +274,11 @@ def subscribe(session: Session, args: Args) -> bytes:
     if session.is_in_exec:
         raise Refusal("ERR Q.SUB is not allowed inside a transaction")
     head = queues.subscribe(receiver_of(session), queue)
-    session.rest_on(queues.engine.keeper, queues.engine.position_of(queue))
-    return replies.OK if head is None else replies.OK + pushed(head, queue.rid, session.version)
+    if head is not None:
+        # Behind the answer, which rests on nothing: who has subscribed is not stored.
+        engine = queues.engine
+        session.behind.append((pushed(head, queue.rid, session.version), engine.keeper, engine.position_of(queue)))
+    return replies.OK
 
 
 def unsubscribe(session: Session, args: Args) -> bytes:

@@ -49,6 +49,8 @@ class Wait(NamedTuple):
     """The answer when nothing came."""
     happens: Callable[[], Awaitable[object]] | None = None
     """Something else than a key that may come about: then ``attempt`` is called, too."""
+    must_finish: bool = False
+    """It is done in any case: a client that says no more is told how it ended."""
     is_due: bool = False
     """There may be an answer already: it is tried in the next round (waiting.py), whether a key changes or not."""
 
@@ -73,6 +75,10 @@ class House:
         """None: queues are not served."""
         self.queue_password: bytes | None = None
         """What has to be said to make a queue; None: nothing."""
+        self.expect_all: Callable[[bytes], None] = lambda beginning: None
+        """Lets all try again who wait for a key that begins so."""
+        self.stops: Callable[[], object] = lambda: None
+        """Called when the door closes: what takes long is given up."""
         self.dump: Callable[[], object] | None = None
         """Dumps the queues; takes a while."""
         self.shown: tuple[object, bytes, int] = (None, b"", 0)
@@ -95,8 +101,13 @@ class House:
 
     def leave(self, session: Session) -> None:
         self.sessions.pop(session.id, None)
-        if session.receiver is not None and self.queues is not None:
-            self.queues.leave(session.receiver)
+        self.let_go_of_queues(session)
+
+    def let_go_of_queues(self, session: Session) -> None:
+        """Nothing is given to it any more."""
+        receiver, session.receiver = session.receiver, None  # the two would keep each other in memory
+        if receiver is not None and self.queues is not None:
+            self.queues.leave(receiver)
 
     def forget_closed(self) -> None:
         """Topics went: let nothing keep them in memory."""
@@ -131,6 +142,8 @@ class Session:
         """Says what nobody asked for just now, once an engine has come to a position."""
         self.receiver: Receiver | None = None
         """What it was given from queues."""
+        self.behind: list[tuple[bytes, Any, int]] = []
+        """What is to be pushed behind the answer of the command that is being run."""
         self.start_over()
 
     def start_over(self) -> None:
@@ -146,9 +159,7 @@ class Session:
         self.is_no_evict = self.is_no_touch = False
         self.held: dict[bytes, None] = {}
         """Ids of queues whose keys it has shown."""
-        if self.receiver is not None and self.house.queues is not None:
-            self.house.queues.leave(self.receiver)
-            self.receiver = None
+        self.house.let_go_of_queues(self)
         self.forget_transaction()
 
     def forget_transaction(self) -> None:
@@ -159,6 +170,10 @@ class Session:
         """One of them was refused: EXEC runs none."""
         self.is_in_exec = False
         self.watched: dict[bytes, object] = {}
+
+    def listens(self) -> bool:
+        """It has subscribed to a queue: it may be silent for as long as it likes."""
+        return self.receiver is not None and len(self.receiver.given) > len(self.receiver.gets)
 
     def rest_on(self, engine: Logged, position: int) -> None:
         """The answer is true once the log of ``engine`` has come to ``position``."""

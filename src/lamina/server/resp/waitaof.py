@@ -7,9 +7,6 @@ from contextlib import suppress
 
 from lamina.engines.logged import Logged
 from lamina.errors import LaminaError
-from lamina.log.positions import Position
-from lamina.log.sync import Level
-from lamina.log.writer import Log
 from lamina.server.resp.dispatch import Handler, text_of
 from lamina.server.resp.group_words import integer
 from lamina.server.resp.replies import encode
@@ -47,20 +44,16 @@ def waitaof(session: Session, args: Args) -> bytes | Wait:
 
 def _is_synced(session: Session, engine: Logged, position: int) -> bool:
     """Raises: Refusal when it never will be; the next who asks is not told again."""
-    log = engine.log
-    if not isinstance(log, Log):
-        return True
     try:
         engine.push()
-        return log.has_reached(Position(position), Level.SYNCED)
+        return engine.has_synced(position)
     except LaminaError as error:
         session.seen.pop(engine, None)
         raise Refusal(text_of(error)) from error
 
 
 async def _synced(engine: Logged, position: int) -> None:
-    if isinstance(engine.log, Log):
-        await engine.log.reached(Position(position), Level.SYNCED)
+    await engine.synced(position)
 
 
 COMMANDS: dict[bytes, Handler] = {b"waitaof": waitaof}

@@ -67,6 +67,11 @@ class Waiting:
         if self._round is None:
             self._round = self._loop.call_soon(self._come)
 
+    def expect_all(self, beginning: bytes) -> None:
+        """The same for all keys that begin so."""
+        for key in [key for key in self._by_key if key.startswith(beginning)]:
+            self.expect(key)
+
     def is_resting(self) -> bool:
         """A round took long, and much is published: who asks for what is new should wait for the next one."""
         now = self._now()

@@ -15,13 +15,18 @@ class Refusals:
 
     def __init__(self) -> None:
         self._errors: OrderedDict[int, LaminaError] = OrderedDict()
+        self._first = self._last = 0
+        """Between these were those that are not known one by one any more: all there count as refused."""
+        self._error: LaminaError | None = None
         self._is_new = False
 
     def add(self, positions: list[int], error: LaminaError) -> None:
         for position in positions:
             self._errors[position] = error
         while len(self._errors) > _MOST:
-            self._errors.popitem(last=False)
+            position, self._error = self._errors.popitem(last=False)
+            self._first = min(self._first or position, position)
+            self._last = max(self._last, position)
         self._is_new = True
 
     def happened(self) -> bool:
@@ -36,6 +41,8 @@ class Refusals:
     def check(self, position: int) -> None:
         """Raises: why the change at ``position`` was refused."""
         error = self._errors.get(position)
+        if error is None and self._first <= position <= self._last:
+            error = self._error  # too much may be refused, never too little
         if error is not None:
             raise error
 

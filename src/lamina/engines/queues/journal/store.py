@@ -259,6 +259,18 @@ class JournalStore(Pushing):
 
     reached = settled
 
+    def has_synced(self, position: int) -> bool:
+        """All that was done so far survives a power cut. Raises: the disk's error, if ``position`` was refused."""
+        self.push()
+        with self.lock:
+            self._refusals.check(position)
+            return not self._queues.left and not any(each.is_unsynced for each in self._queues.folders.values())
+
+    async def synced(self, position: int) -> None:
+        """Sync it now, whatever the policy."""
+        await asyncio.get_running_loop().run_in_executor(None, self.sync)
+        self._refusals.check(position)
+
     def is_kept(self) -> bool:
         """Nothing is pending, and nothing was refused since the last look."""
         with self.lock:
