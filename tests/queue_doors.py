@@ -21,7 +21,6 @@ from lamina.engines.queues.upkeep import Upkeep
 from lamina.log import OS, LogOptions, Sync
 from lamina.log.files.faulty import Fault
 from lamina.log.writer import Log
-from lamina.server.resp.queue_commands import QUEUE_KEYS
 from lamina.testing import MemoryFiles
 from resp_lab import Caller, Lab
 
@@ -57,14 +56,7 @@ class QueueDoors(Lab):
         )
         self.upkeep = Upkeep(self.engine)
         self.deliveries = Deliveries(self.engine)
-        loop = asyncio.get_running_loop()
-        self.deliveries.look_again_by(lambda look: loop.call_soon_threadsafe(self._look_again, look))
-        self.house.queues, self.house.dump = self.deliveries, self.upkeep.dump
-
-    def _look_again(self, look: Callable[[], None]) -> None:
-        """As the server does it."""
-        look()
-        self.house.expect_all(QUEUE_KEYS)
+        let_in(self.house, self.deliveries, self.upkeep)
 
     @property
     def store_log(self) -> Log:

@@ -38,7 +38,7 @@ def test_l31_hourly_dump(tmp_path: Path) -> None:
             _, sid = wire.ask("Q.NEW")
             dumps: set[str] = set()
             end = time.monotonic() + 60
-            while len(dumps) < 3 and time.monotonic() < end:
+            while len(dumps) < 5 and time.monotonic() < end:  # the line comes a moment behind the file
                 wire.ask("Q.SEND", sid, "x")
                 dumps |= {name for name in store_files(tmp_path) if name.endswith(".dump")}
         server.stop()

@@ -11,7 +11,7 @@ import pytest
 from integration.resp_wire import OK
 from lamina.errors import DiskError
 from lamina.log import ALWAYS, OS, interval
-from queue_doors import EVERY_STORE, PATIENCE_S, QueueDoors, is_error, pushed_body
+from queue_doors import EVERY_STORE, JOURNALS, PATIENCE_S, QueueDoors, is_error, pushed_body
 from resp_lab import PONG, in_loop, is_refusal
 
 # -- told when it is so ------------------------------------------------------------------------------------------------
@@ -48,6 +48,23 @@ async def test_a_subscriber_to_a_queue_whose_deletion_was_refused_stays_one(stor
         (push,) = subscriber.got()
         assert pushed_body(push) == body
         assert await subscriber.ask(f"Q.ACK {rid} {push[2].decode()}") == [OK]
+
+
+@EVERY_STORE
+@in_loop
+async def test_a_subscriber_is_told_of_a_deletion_that_was_refused_before(store: str) -> None:
+    lab = QueueDoors(store, ALWAYS)
+    subscriber, other = lab.caller(), lab.caller()
+    rid, _ = await lab.new_queue(other)
+    assert await subscriber.ask(f"Q.SUB {rid}") == [OK]
+    lab.refuse()
+    other.send(f"Q.DEL {rid}")
+    (answer,) = await lab.answers(other, 1)
+    assert is_refusal(answer) and subscriber.got() == []
+    other.send(f"Q.DEL {rid}")
+    assert await lab.answers(other, 1) == [OK]
+    await lab.settle()
+    assert subscriber.got() == [[b"q.del", rid.encode()]]
 
 
 @in_loop
@@ -96,6 +113,25 @@ async def test_waitaof_tells_of_a_message_in_a_journal_once_it_is_synced() -> No
     caller.send("WAITAOF 1 0 0")
     assert await lab.answers(caller, 1) == [[1, 0]]
     assert were_synced == [True]
+
+
+@in_loop
+async def test_waitaof_tells_of_what_is_synced_while_others_send() -> None:
+    lab = QueueDoors("journal", interval(1000))
+    caller, other = lab.caller(), lab.caller()
+    _, sid = await lab.new_queue(caller)
+    busy, _ = await lab.new_queue(other)
+    await caller.ask_one(f"Q.SEND {sid} BODY")
+
+    def send_to_another(operation: str, path: str) -> None:
+        if operation == "sync" and path.startswith(JOURNALS):
+            lab.files.before = lambda operation, path: None
+            lab.engine.send(lab.queue(busy), b"other")
+
+    lab.files.before = send_to_another
+    caller.send("WAITAOF 1 0 0")
+    assert await lab.answers(caller, 1) == [[1, 0]]
+    assert any(b"BODY" in data for data in lab.disk.synced.values())
 
 
 # -- who receives ------------------------------------------------------------------------------------------------------

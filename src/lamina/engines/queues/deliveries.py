@@ -142,12 +142,15 @@ class Deliveries:
     def was_deleted(self, rid: bytes, position: int = 0) -> None:
         """Tell its subscriber, who stays one until the deletion, at ``position``, is safe: it may be refused yet."""
         with self.lock:
+            for told in [told for told in self._deleted if told[0] == rid]:  # that deletion was refused
+                self._deleted.remove(told)
             self._let_go_of_deleted()
             receiver = self.subscribers.get(rid)
             if receiver is not None:
-                self._deleted.append((rid, position))
-                if not position:
-                    self._let_go_of_deleted()
+                if position:
+                    self._deleted.append((rid, position))
+                else:
+                    self.unsubscribe(receiver, rid)
                 self.deleted_at = position
                 receiver.push(DELETED, rid, None)
 

@@ -29,6 +29,11 @@ class Refusals:
             self._last = max(self._last, position)
         self._is_new = True
 
+    def add_all(self, first: int, last: int, error: LaminaError) -> None:
+        """From ``first`` to ``last``: which of them it concerns is not known."""
+        self._first, self._last, self._error = min(self._first or first, first), max(self._last, last), error
+        self._is_new = True
+
     def happened(self) -> bool:
         """Something was refused since the last look."""
         is_new, self._is_new = self._is_new, False

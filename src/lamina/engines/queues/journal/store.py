@@ -24,7 +24,7 @@ from lamina.engines.queues.journal.problem import Problem
 from lamina.engines.queues.journal.pushing import Pushing
 from lamina.engines.queues.journal.syncing import Left
 from lamina.engines.queues.message import Message, Queue
-from lamina.errors import NoMessage, from_os
+from lamina.errors import NoMessage, StorageError, from_os
 from lamina.log.files import Files
 from lamina.log.positions import Position
 from lamina.log.sync import Sync
@@ -76,6 +76,8 @@ class JournalStore(Pushing):
         self.told_rebuilt: Callable[[], None] = lambda: None
         """Called when changes were taken back."""
         self._position = 0
+        self._synced_to = 0
+        """All up to this position went through ``sync``."""
         self._one_sync = threading.Lock()
 
     @property
@@ -260,11 +262,11 @@ class JournalStore(Pushing):
     reached = settled
 
     def has_synced(self, position: int) -> bool:
-        """All that was done so far survives a power cut. Raises: the disk's error, if ``position`` was refused."""
+        """What was done up to ``position`` survives a power cut. Raises: the disk's error, if it was refused."""
         self.push()
         with self.lock:
             self._refusals.check(position)
-            return not self._queues.left and not any(each.is_unsynced for each in self._queues.folders.values())
+            return self.home.is_always or position <= self._synced_to
 
     async def synced(self, position: int) -> None:
         """Sync it now, whatever the policy."""
@@ -305,6 +307,7 @@ class JournalStore(Pushing):
         with self._one_sync:
             with self.lock:
                 self._push_pending()
+                upto = self._position
                 busy = [
                     folder for folder in self._queues.folders.values() if folder.is_unsynced and not folder.is_dirty
                 ]
@@ -317,6 +320,11 @@ class JournalStore(Pushing):
                 self._after_sync_of_left(left, errors[: len(left)])
                 for folder, part, error in zip(busy, parts, errors[len(left) :], strict=True):
                     self._after_sync(folder, part, error)
+                for error in errors:
+                    if error is not None:  # whose it was is forgotten: so nobody is told that it is safe
+                        reason = StorageError(f"messages could not be synced: {type(error).__name__}")
+                        self._refusals.add_all(self._synced_to + 1, upto, reason)
+                self._synced_to = upto
         self._tell_rebuilt()
 
     def walk(self) -> Iterator[bytes]:
