@@ -21,6 +21,7 @@ from lamina.engines.queues.upkeep import Upkeep
 from lamina.log import OS, LogOptions, Sync
 from lamina.log.files.faulty import Fault
 from lamina.log.writer import Log
+from lamina.server.resp.queue_house import let_in
 from lamina.testing import MemoryFiles
 from resp_lab import Caller, Lab
 

@@ -6,6 +6,7 @@ cdef class House:
     cdef public long long started_ns, commands, connections, port, _next_id
 
 cdef class Session:
+    cdef object __weakref__
     cdef public House house
     cdef public object topics, hang_up, queue, push, receiver
     cdef public long long id, came_ns, last_ns, queued_bytes
