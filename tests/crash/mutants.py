@@ -48,7 +48,13 @@ MUTANTS = [
         "hole.\n            self.synced = self.written",
         CUTS,
     ),
-    Mutant("rename without sync", "rewrite.py", "            file.sync()\n", "", CUTS),
+    Mutant(
+        "rename without sync",
+        "rewrite.py",
+        "            file.sync()\n        finally:\n",
+        "        finally:\n",
+        CUTS,
+    ),
     Mutant(
         "delete before rename",
         "rewrite.py",

@@ -134,8 +134,10 @@ def _check_store(files: Files, folder: str, state: State, options: QueueOptions)
 def _has_journals(files: Files, folder: str) -> bool:
     try:
         return bool(files.list(join(folder, JOURNALS)))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as error:
+        raise from_os(error, "list the folder", join(folder, JOURNALS)) from error
 
 
 def _use_journals(engine: QueueEngine, log: LogOptions, restored: Restored) -> None:

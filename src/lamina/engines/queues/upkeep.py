@@ -17,6 +17,7 @@ from lamina.log.sync import Level
 from lamina.log.writer import Log
 
 _EVERY_S = 0.5
+_TIDY_S = 5.0  # where nothing has to be synced: files that nobody needs go then
 _AT_ONCE = 500  # queues that are looked at before others have the lock
 
 logger = logging.getLogger("lamina.queues")
@@ -42,6 +43,8 @@ class Upkeep:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._due: list[_Task] = []
+        self._sync_s = 0.0  # in the store ``journal``, how often what was answered is synced
+        self._syncer: threading.Thread | None = None
         self._dumped = -1  # records that there were since the start when the last dump began; -1: there was none
         options = engine.options
         self._every(options.dump_every_s, self.dump)
@@ -50,8 +53,8 @@ class Upkeep:
             self._every(options.idle_s, self.close_idle)
             assert isinstance(engine.log, Log)
             sync = engine.log.options.sync
-            if sync.level is not Level.SYNCED and sync.interval_ms:
-                self._every(sync.interval_ms / 1000, engine.keeper.sync)
+            if sync.level is not Level.SYNCED:
+                self._sync_s = sync.interval_ms / 1000 if sync.interval_ms else _TIDY_S
 
     def _every(self, seconds: float, work: Callable[[], Any]) -> None:
         if seconds:
@@ -136,11 +139,29 @@ class Upkeep:
         if self._engine.restored.wants_dump:
             self._due.append(_Task(0, self.dump, self._engine.clock.monotonic()))
         if self._engine.keeper is not self._engine and self._engine.keeper.old_layout is not None:
-            self._due.append(_Task(0, self._engine.keeper.move_all, self._engine.clock.monotonic()))
+            self._due.append(_Task(0, self._move_all, self._engine.clock.monotonic()))
         if self._may_have_orphans():
             self._due.append(_Task(0, self.remove_orphans, self._engine.clock.monotonic()))
         self._thread = threading.Thread(target=self._run, name="lamina-queues-upkeep", daemon=True)
         self._thread.start()
+        if self._sync_s:
+            self._syncer = threading.Thread(target=self._sync_often, name="lamina-queues-sync", daemon=True)
+            self._syncer.start()
+
+    def _move_all(self) -> None:
+        def check(moved: int) -> None:
+            if self._stop.is_set():
+                raise FoldStopped("moving the folders was given up")
+
+        self._engine.keeper.move_all(check)
+
+    def _sync_often(self) -> None:
+        """In a thread of its own: what takes long must not keep it from being done in time."""
+        while not self._stop.wait(self._sync_s):
+            try:
+                self._engine.keeper.sync()
+            except Exception:
+                logger.exception("the sync of the queues failed")
 
     def _may_have_orphans(self) -> bool:
         engine = self._engine
@@ -156,6 +177,9 @@ class Upkeep:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        if self._syncer is not None:
+            self._syncer.join()
+            self._syncer = None
 
     def dump_at_stop(self) -> None:
         """Leave the next start one dump to read; not worth an error."""

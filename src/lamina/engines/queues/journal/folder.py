@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lamina.engines.queues.journal import records, state_line
+from lamina.engines.queues.journal import paths, records, state_line
 from lamina.engines.queues.journal.home import Home
 from lamina.engines.queues.journal.opening import Opened
 from lamina.engines.queues.journal.reading import Reading
@@ -263,8 +263,10 @@ class QueueFolder:
         """Put the pending messages into their files, one write for each file."""
         self._take_found()
         if self.growths and not self.has_folder:
-            made = self.home.files.make_folder_unsynced(self.path)
-            self.unsynced_folders = [*made, *self.unsynced_folders]
+            self.home.files.make_folder_unsynced(self.path)
+            # All above it: another queue may have made them, and its push may have failed before they were synced.
+            above = paths.parents_of(self.home.root, self.path)
+            self.unsynced_folders = [self.home.root, *reversed(above), *self.unsynced_folders]
             self.has_folder = True
         for id, growth in self.growths.items():
             file = self._opened(id, growth.is_new)

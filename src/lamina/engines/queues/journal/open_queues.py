@@ -67,28 +67,30 @@ class OpenQueues:
             opened = Opening(self.home, rid, path, self.suspect.get(rid)).run()
             folder = QueueFolder(self.home, queue, path, opened)
             folder.wants_compaction = folder.wants_compaction or (is_suspect and opened is not None)
-        self._compact(folder)
+            if not self._compact(folder):  # how far it came nobody knows: what is there now counts
+                folder.close()
+                folder = QueueFolder(self.home, queue, path, Opening(self.home, rid, path, self.suspect.get(rid)).run())
+                folder.unsynced_folders, folder.wants_compaction = [folder.path], False
         self.suspect.pop(rid, None)
         self.evict(_LOOK, room=1)  # before it is in: it must not be the one that goes
         self.folders[rid] = folder
         queue.size = folder.state.size
         return folder
 
-    def _compact(self, folder: QueueFolder) -> None:
-        """Messages first, then the state that commits them. Without room for it the queue works all the same."""
+    def _compact(self, folder: QueueFolder) -> bool:
+        """Messages first, then the state that commits them. False if it failed; the queue works all the same."""
         if not folder.wants_compaction:
-            return
+            return True
         try:
             folder.unsynced_folders = []  # compacting syncs it
             folder.sync_messages()
             folder.messages_are_synced()
             folder.compact()
         except (OSError, StorageError) as error:
-            folder.messages_are_synced()
-            folder.unsynced_folders = [folder.path]
-            folder.wants_compaction = False
             reason = without_path(error, folder.rid, "compact its state")
             self.home.told(folder.rid, "tidying_failed", detail=reason.message)
+            return False
+        return True
 
     def evict(self, look: int | None = None, room: int = 0) -> None:
         """Close those that were used longest ago, if too many are open. ``look``: at so many of them, at most."""

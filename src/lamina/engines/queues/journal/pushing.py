@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from lamina.engines.queues.journal import records, state_log
 from lamina.engines.queues.journal.folder import QueueFolder
@@ -17,6 +18,8 @@ from lamina.engines.queues.journal.syncing import Failure, Left, SyncPool
 from lamina.errors import DiskFull, StorageError, let_go_of_frames
 from lamina.log.files import join
 from lamina.log.reserve import Reserve
+
+_MANY_FILES: Final = 4  # of a queue that nobody needs any more
 
 
 class Pushing:
@@ -162,6 +165,8 @@ class Pushing:
             folder.obsolete = [*part.obsolete, *folder.obsolete]
             if not (folder.is_dirty or folder.unsynced_files or folder.is_log_unsynced):
                 self._tidy(folder)
+            elif folder.needs_compaction() or len(folder.obsolete) > _MANY_FILES:
+                self._push([folder], must_sync=True)  # one that is never at rest must not grow without end
 
     def _sync_failed(self, rid: bytes, error: OSError | StorageError) -> None:
         """Never tried again: a second sync may say that all is well when it is not."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from contextlib import suppress
+
 from lamina.engines.queues.journal import copies, paths
 from lamina.engines.queues.journal.home import Home
 from lamina.log.files import File, join, read_at, write_all
@@ -73,6 +76,10 @@ class StateLog:
         copy = home.files.create(join(self._folder, name))
         try:
             write_all(copy, [content])
+        except OSError:
+            with suppress(OSError):  # half a copy would stand in for a good one
+                home.files.remove(join(self._folder, name))
+            raise
         finally:
             copy.close()
         self.copies.append(name)
@@ -90,6 +97,9 @@ class StateLog:
         if self._file is None:
             if self.exists:
                 self._file = self._home.files.open(self._path, write=True)
+                if self._file.size() < self.size:  # cutting it to that would make it longer, with zeros
+                    self.close()
+                    raise OSError(errno.EIO, "queue.log is shorter than it was", self._path)
                 if self._file.size() != self.size:
                     self._file.truncate(self.size)
             else:

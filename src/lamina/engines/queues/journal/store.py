@@ -174,7 +174,7 @@ class JournalStore(Pushing):
                 if folder.state.size == 0:
                     self._queues.let_go(folder)
                 return 0
-            position = self._note_changes(folder)
+            position = self._give_positions(folder)
             self._push([folder], must_sync=True)
             self._refusals.check(position)
             self.stats.cleaned_bytes += freed
@@ -280,17 +280,17 @@ class JournalStore(Pushing):
 
     def _note_changes(self, folder: QueueFolder) -> int:
         """Give positions to changes that have none. Returns that of its newest; 0: nothing of it is pending."""
-        missing = len(folder.lines) - len(folder.positions)
-        if not missing:
-            return folder.positions[-1] if folder.positions else 0
-        for _ in range(missing):
-            self._position += 1
-            folder.positions.append(self._position)
-        newest = self._position
-        self._dirty[folder.rid] = folder
+        newest = self._give_positions(folder)
         if len(self._dirty) >= self.home.options.most_open:
             self._push_pending()  # each of them has files open
         return newest
+
+    def _give_positions(self, folder: QueueFolder) -> int:
+        for _ in range(len(folder.lines) - len(folder.positions)):
+            self._position += 1
+            folder.positions.append(self._position)
+            self._dirty[folder.rid] = folder
+        return folder.positions[-1] if folder.positions else 0
 
     def close_idle(self, idle_s: float) -> int:
         """Close what nobody used for so long. Returns how many were closed."""
@@ -315,7 +315,11 @@ class JournalStore(Pushing):
                 for folder, part in zip(busy, parts, strict=True):
                     part.take_over(folder)
                 left = self._queues.take_left()
-            errors = self._pool.run_all(self.home.files, [*left, *parts])
+            try:
+                errors = self._pool.run_all(self.home.files, [*left, *parts])
+            except Exception as problem:  # no memory, no thread: what was synced nobody knows
+                broken = StorageError(f"the sync was broken off by {type(problem).__name__}")
+                errors = [broken for _ in [*left, *parts]]
             with self.lock:
                 self._after_sync_of_left(left, errors[: len(left)])
                 for folder, part, error in zip(busy, parts, errors[len(left) :], strict=True):
@@ -354,6 +358,8 @@ class JournalStore(Pushing):
             self._push_pending()
         self.sync()
         with self.lock:
+            if self._dirty:  # came in between
+                self._push(list(self._dirty.values()), must_sync=True)
             self._queues.is_closed = True
             for folder in list(self._queues.folders.values()):
                 self._queues.drop(folder)
