@@ -290,7 +290,7 @@ def is_possible(history: History, found: list[int], is_exact: bool, is_kill: boo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
-def test_j76_no_kill_and_no_power_cut_loses_or_brings_back_a_message(policy: str) -> None:
+def test_j76_kill_at_every_step_of_rotation(policy: str) -> None:
     distinct: set[object] = set()
     seed = 0
     while len(distinct) < DISKS:

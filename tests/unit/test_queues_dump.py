@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -454,3 +455,32 @@ def test_records_that_were_refused_are_in_no_dump() -> None:
     assert lab.seen() == before
     dumped(lab)
     assert after_kill(lab).seen() == before
+
+
+def test_l34_pause_does_not_grow() -> None:
+    """By what is done in it, not by the clock (bench/ has that): the same calls for 16 times as many queues."""
+    work = {}
+    for times in (1, 4, 16):
+        lab = queue_lab.Lab(files=FaultyFiles(MemoryFiles()))
+        client = lab.client()
+        for _ in range(10 * times):
+            _, sid = client.new()
+            client.send(sid, "m1", "m2")
+        calls: list[str] = []
+        lab.files.before = lambda operation, path, calls=calls: calls.append(operation)
+        events = 0
+
+        def count(*event: object) -> None:
+            nonlocal events
+            events += 1
+
+        sys.setprofile(count)
+        try:
+            lab.upkeep.dumper._rotate()
+        finally:
+            sys.setprofile(None)
+        lab.files.before = lambda operation, path: None
+        lab.engine.close()
+        work[times] = (sorted(calls), events)
+    assert work[1][0] == work[4][0] == work[16][0]
+    assert work[16][1] < 2 * work[1][1]

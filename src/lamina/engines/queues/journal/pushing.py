@@ -15,7 +15,7 @@ from lamina.engines.queues.journal.home import Home, Stats, without_path
 from lamina.engines.queues.journal.open_queues import UNKNOWN, OpenQueues
 from lamina.engines.queues.journal.refusals import Refusals
 from lamina.engines.queues.journal.syncing import Failure, Left, SyncPool
-from lamina.errors import DiskFull, StorageError, let_go_of_frames
+from lamina.errors import DiskFull, LaminaError, StorageError, let_go_of_frames
 from lamina.log.files import join
 from lamina.log.reserve import Reserve
 
@@ -34,6 +34,10 @@ class Pushing:
         self._queues = queues
         self._dirty: dict[bytes, QueueFolder] = {}
         self._refusals = Refusals()
+        self._position = 0
+        """Of the newest change."""
+        self._synced_to = 0
+        """All up to this position went through ``sync``."""
         self._pool = SyncPool(home.options.sync_threads)
 
     @property
@@ -120,6 +124,8 @@ class Pushing:
         if isinstance(reason, DiskFull) and self.reserve is not None:
             self.reserve.give()
         self._refusals.add(folder.positions, reason)
+        if not folder.positions:  # what it was about was answered before
+            self._doubt_unsynced(reason)
         self.stats.refused += len(folder.positions)
         self.rebuilds += 1
         self._queues.suspect[folder.rid] = folder.log_size_before if folder.is_new or folder.log_size_before else None
@@ -144,7 +150,14 @@ class Pushing:
 
     def _sync_left(self) -> None:
         left = self._queues.take_left()
-        self._after_sync_of_left(left, self._pool.run_all(self.home.files, left))
+        self._after_sync_of_left(left, self._run_all(left))
+
+    def _run_all(self, parts: list[Left]) -> list[Failure]:
+        try:
+            return self._pool.run_all(self.home.files, parts)
+        except Exception as problem:  # no memory, no thread: what was synced nobody knows
+            broken = StorageError(f"the sync was broken off by {type(problem).__name__}")
+            return [broken for _ in parts]
 
     def _after_sync_of_left(self, left: list[Left], errors: list[Failure]) -> None:
         for part, error in zip(left, errors, strict=True):
@@ -168,10 +181,14 @@ class Pushing:
             elif folder.needs_compaction() or len(folder.obsolete) > _MANY_FILES:
                 self._push([folder], must_sync=True)  # one that is never at rest must not grow without end
 
+    def _doubt_unsynced(self, reason: LaminaError) -> None:
+        """Which changes it concerns is forgotten: nobody is told of any of them that it is safe."""
+        self._refusals.add_all(self._synced_to + 1, self._position, reason)
+
     def _sync_failed(self, rid: bytes, error: OSError | StorageError) -> None:
         """Never tried again: a second sync may say that all is well when it is not."""
         reason = without_path(error, rid, "sync its folder")
         self._queues.suspect.setdefault(rid, None)
         self.rebuilds += 1
-        self._refusals.doubt()
+        self._doubt_unsynced(reason)
         self.home.told(rid, "sync_failed", is_error=True, detail=reason.message)

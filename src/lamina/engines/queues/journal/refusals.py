@@ -39,10 +39,6 @@ class Refusals:
         is_new, self._is_new = self._is_new, False
         return is_new
 
-    def doubt(self) -> None:
-        """What was refused has no position: it was answered before it was synced."""
-        self._is_new = True
-
     def check(self, position: int) -> None:
         """Raises: why the change at ``position`` was refused."""
         error = self._errors.get(position)

@@ -24,7 +24,7 @@ from lamina.engines.queues.journal.problem import Problem
 from lamina.engines.queues.journal.pushing import Pushing
 from lamina.engines.queues.journal.syncing import Left
 from lamina.engines.queues.message import Message, Queue
-from lamina.errors import NoMessage, StorageError, from_os
+from lamina.errors import NoMessage, from_os
 from lamina.log.files import Files
 from lamina.log.positions import Position
 from lamina.log.sync import Sync
@@ -75,9 +75,6 @@ class JournalStore(Pushing):
         self._told = 0
         self.told_rebuilt: Callable[[], None] = lambda: None
         """Called when changes were taken back."""
-        self._position = 0
-        self._synced_to = 0
-        """All up to this position went through ``sync``."""
         self._one_sync = threading.Lock()
 
     @property
@@ -315,19 +312,11 @@ class JournalStore(Pushing):
                 for folder, part in zip(busy, parts, strict=True):
                     part.take_over(folder)
                 left = self._queues.take_left()
-            try:
-                errors = self._pool.run_all(self.home.files, [*left, *parts])
-            except Exception as problem:  # no memory, no thread: what was synced nobody knows
-                broken = StorageError(f"the sync was broken off by {type(problem).__name__}")
-                errors = [broken for _ in [*left, *parts]]
+            errors = self._run_all([*left, *parts])
             with self.lock:
                 self._after_sync_of_left(left, errors[: len(left)])
                 for folder, part, error in zip(busy, parts, errors[len(left) :], strict=True):
                     self._after_sync(folder, part, error)
-                for error in errors:
-                    if error is not None:  # whose it was is forgotten: so nobody is told that it is safe
-                        reason = StorageError(f"messages could not be synced: {type(error).__name__}")
-                        self._refusals.add_all(self._synced_to + 1, upto, reason)
                 self._synced_to = upto
         self._tell_rebuilt()
 
