@@ -30,7 +30,7 @@ from lamina.log.naming import STORED
 from lamina.log.segment import open_for_reading
 
 _CHUNK: Final = 256 << 10  # bytes that are written at once
-_SYNC_EVERY: Final = 8 << 20  # and synced
+_SYNC_EVERY: Final = 1 << 20  # and synced
 
 
 @dataclass(frozen=True, slots=True)
