@@ -9,7 +9,9 @@ import pytest
 
 from lab import FOLDER, Lab
 from lamina.errors import DiskError, DiskFull, LogFailed
-from lamina.log import ALWAYS, OS, Level, interval
+from lamina.log import ALWAYS, OS, Level, Log, interval
+from lamina.log.files.faulty import FaultyFiles
+from lamina.testing import PowerLoss
 
 
 def test_a_short_write_is_completed() -> None:
@@ -34,6 +36,25 @@ def test_a_failed_write_is_cut_back_and_reported_to_its_caller_alone(taken: int)
     assert lab.payloads() == [b"a", b"c"]
     assert lab.reopen().report.was_clean
     assert lab.payloads() == [b"a", b"c"]
+
+
+def test_what_was_cut_back_does_not_come_back_in_a_sealed_file() -> None:
+    """A cut is a change like any other: until it is synced, a power cut may undo it."""
+    disk = PowerLoss()
+    files = FaultyFiles(disk)
+    log = Log.open("log", files=files, threaded=False)
+    log.append(b"a", until=Level.SYNCED)
+    files.fail("append", error=errno.ENOSPC, taken=60)
+    with pytest.raises(DiskFull):
+        log.append(b"b" * 100, until=Level.SYNCED)
+    log.rotate()
+    log.append(b"c", until=Level.SYNCED)
+    states = list(disk.states(at=disk.points))
+    assert states
+    for state in states:
+        with Log.open("log", files=state.files, threaded=False) as reopened:
+            payloads = [record.payload for record in reopened.reader.read()]
+        assert payloads == [b"a", b"c"]
 
 
 def test_calls_that_fitted_whole_are_kept_and_the_others_refused() -> None:

@@ -70,6 +70,8 @@ class ActiveSegment:
         self.file = file
         self.index = index
         self.synced_bytes = index.bytes
+        self.was_cut = False
+        """A failed write was cut off since the last sync: until the next a power cut may bring it back."""
 
     @classmethod
     def create(cls, files: Files, folder: str, name: FileName, format: Format) -> ActiveSegment:
@@ -117,6 +119,7 @@ class ActiveSegment:
 
     def cut_back(self, size: int) -> bool:
         """Cut off what a failed append left. False if that failed too: then the end of the file is unknown."""
+        self.was_cut = True
         try:
             self.file.truncate(size)
         except OSError:
@@ -127,7 +130,7 @@ class ActiveSegment:
         """Raises: OSError. Never call it again after that: the pages that failed may be gone."""
         size = self.size
         self.file.sync()
-        self.synced_bytes = size
+        self.synced_bytes, self.was_cut = size, False
 
 
 def _behind(parts: Sequence[bytes | memoryview], done: int) -> list[bytes | memoryview]:

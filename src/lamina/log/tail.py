@@ -319,7 +319,7 @@ class Tail:
     def sync(self) -> None:
         """Raises: LogFailed, and must not be called again: the pages that failed may be gone from memory too."""
         segment = self._active
-        if segment is not None and segment.synced_bytes < segment.size:
+        if segment is not None and (segment.synced_bytes < segment.size or segment.was_cut):
             try:
                 segment.sync()
             except OSError as error:
