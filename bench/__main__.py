@@ -23,6 +23,7 @@ from bench import (
     cases_queues_scale,
     cases_queues_wire,
     cases_scan,
+    cases_store,
     cases_topics_engine,
     cases_topics_files,
     cases_topics_restart,
@@ -45,6 +46,7 @@ CASES = [
     *cases_queues_dump.CASES,
     *cases_queues_restore.CASES,
     *cases_queues_scale.CASES,
+    *cases_store.CASES,
 ]
 DEFAULT_FOLDER = ".bench"  # on the disk of the project, for the temporary folder of the system may be memory
 NOTABLE = 0.10

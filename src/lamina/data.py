@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lamina.engines.queues.api import HeldQueue, Queues
     from lamina.engines.queues.options import QueueOptions
     from lamina.engines.queues.views import Key
+    from lamina.engines.store.api import Store
+    from lamina.engines.store.options import StoreOptions
     from lamina.engines.topics.api import NamedTopic, TopicFolder
 
 
@@ -51,8 +53,10 @@ class Data:
         retention: Mapping[str, str] | None = None,
         queues: QueueOptions | None = None,
         queue_log: LogOptions | None = None,
+        store: StoreOptions | None = None,
     ) -> None:
         """Use ``lamina.open``."""
+        self._store_options = store
         self._retention = dict(retention or {})
         self._queue_options, self._queue_log_options = queues, queue_log
         self._jobs_options, self._topics_options = jobs, topics
@@ -65,6 +69,7 @@ class Data:
         self._jobs: Jobs | None = None
         self._topics: TopicFolder | None = None
         self._queues: Queues | None = None
+        self._store: Store | None = None
         self._is_closed = False
 
     def log(self, name: str, options: LogOptions | None = None, *, salvage: bool = False) -> Log:
@@ -179,6 +184,26 @@ class Data:
         """One end of a queue: ``data.queues.queue(id, key)``. Raises: as ``queues``."""
         return self.queues.queue(id, key)
 
+    @property
+    def store(self) -> Store:
+        """The store of the folder, opened (and made) at the first use. It is closed with the data folder.
+
+        Raises: LogLocked if a server has it; Corruption, WrongFormat; DiskError, DiskFull; LogClosed.
+        """
+        with self._lock:
+            self._check_open()
+            if self._store is None:
+                from lamina.engines.store.api import Store
+
+                self._store = Store.open(
+                    join(self.folder, "store"),
+                    options=self._store_options,
+                    files=self._files,
+                    clock=self._clock,
+                    committer=self._committer,
+                )
+            return self._store
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise LogClosed(f"{self.folder}: the data folder is closed", hint="open it again")
@@ -188,14 +213,14 @@ class Data:
         errors = []
         with self._lock:
             self._is_closed = True
-            engines = [engine for engine in (self._jobs, self._topics, self._queues) if engine is not None]
+            engines = [engine for engine in (self._jobs, self._topics, self._queues, self._store) if engine is not None]
             for one in [*self._logs.values(), *engines]:
                 try:
                     one.close()
                 except LaminaError as error:
                     errors.append(error)
             self._logs.clear()
-            self._jobs = self._topics = self._queues = None
+            self._jobs = self._topics = self._queues = self._store = None
         self._committer.stop()
         if errors:
             raise errors[0]
@@ -217,11 +242,13 @@ def open(
     retention: Mapping[str, str] | None = None,
     queues: QueueOptions | None = None,
     queue_log: LogOptions | None = None,
+    store: StoreOptions | None = None,
 ) -> Data:
     """Open a data folder, making it if need be. ``jobs`` are the settings of its command log, ``topics`` those of the
     logs of its topics and their groups. ``retention``: how long topics keep their messages, by name or pattern, such
     as ``{"logs-*": "age:7d,bytes:10GiB"}``; the first that fits counts, and else everything is kept.
     ``queues``: how queues are kept, their quota, how long a message is; ``queue_log``: how their files are written.
+    ``store``: how long its epochs are, how much of it is in memory, when it compacts by itself.
     """
     return Data(
         os.fspath(folder),
@@ -232,4 +259,5 @@ def open(
         retention=retention,
         queues=queues,
         queue_log=queue_log,
+        store=store,
     )

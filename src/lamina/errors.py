@@ -19,6 +19,10 @@ LaminaError
     BadTopic                      an id or a value that cannot be in a topic
       NoGroup                     the topic has no such group
       GroupExists                 the topic has a group of that name already
+    BadEntry                      a storage, key, value, version or epoch that cannot be in a store
+  StoreError
+    TooOld                        the files do not reach back to that moment any more
+    Stopped           retryable   it was given up before it was done; nothing was changed
   JobError
     JobNotFound                   no job has this id (any more)
     DuplicateJob                  a job with this id, or with this unique key, is there already
@@ -222,6 +226,39 @@ class GroupExists(BadTopic):
     """The topic has a group of that name already."""
 
     code = "group_exists"
+
+
+class BadEntry(InputError):
+    """A storage, key, value, version or epoch that cannot be in a store."""
+
+    code = "bad_entry"
+
+
+class StoreError(LaminaError):
+    """Something about the store."""
+
+    code = "store"
+
+
+class TooOld(StoreError):
+    """What was is no longer in the files: clean-up removed it."""
+
+    code = "too_old"
+
+    def __init__(self, asked: int, oldest: int, oldest_ns: int) -> None:
+        super().__init__(
+            f"the files do not reach back to epoch {asked}",
+            hint=f"the oldest epoch that can be read is {oldest}",
+            oldest_epoch=oldest,
+            oldest_time_ns=oldest_ns,
+        )
+
+
+class Stopped(StoreError):
+    """It was given up before it was done; nothing was changed."""
+
+    code = "stopped"
+    retryable = True
 
 
 class JobError(LaminaError):

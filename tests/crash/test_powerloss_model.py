@@ -123,3 +123,26 @@ def test_a_folder_is_renamed_whole_or_not_at_all() -> None:
     assert before in disks and after in disks
     assert all(found in (before, after) for found in disks)
     assert all(state.files.contents() == after for state in disk.states(at=disk.points))
+
+
+def test_a_second_name_may_be_gone_but_never_the_content_of_the_first() -> None:
+    disk = made(b"x")
+    disk.open("d/a", write=True).sync()
+    disk.sync_folder(FOLDER)
+    disk.link("d/a", "d/b")
+    assert {frozenset(contents.items()) for contents in at_end(disk)} == {
+        frozenset({("d/a", b"x")}),
+        frozenset({("d/a", b"x"), ("d/b", b"x")}),
+    }
+    disk.remove("d/a")
+    disk.sync_folder(FOLDER)
+    assert all(contents == {"d/b": b"x"} for contents in at_end(disk))
+
+
+def test_both_names_of_a_file_that_was_not_synced_lose_the_same_bytes() -> None:
+    disk = made(b"x" * 700)
+    disk.link("d/a", "d/b")
+    disk.sync_folder(FOLDER)
+    found = at_end(disk)
+    assert all(contents["d/a"] == contents["d/b"] for contents in found)
+    assert {b"", b"x" * 700} <= {contents["d/a"] for contents in found}

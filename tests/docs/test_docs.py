@@ -19,6 +19,7 @@ from integration.lamina_server import LaminaServer
 from lamina import errors
 from lamina.engines.jobs import codec
 from lamina.engines.queues.options import QueueOptions
+from lamina.engines.store.options import StoreOptions
 from lamina.engines.topics import entries as topic_entries
 from lamina.engines.topics import ids
 from lamina.log import LogOptions, frame
@@ -51,7 +52,9 @@ def hex_blocks(path: str) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("path", ["README.md", "docs/tutorial.md", "docs/how-to/test-crashes.md"])
+@pytest.mark.parametrize(
+    "path", ["README.md", "docs/tutorial.md", "docs/how-to/test-crashes.md", "docs/how-to/run-a-store.md"]
+)
 def test_the_python_of_a_document_runs(path: str, tmp_path: Path) -> None:
     script = "\n".join(code_blocks(path, "python"))
     assert script
@@ -135,6 +138,8 @@ def test_every_setting_is_documented_with_its_default() -> None:
     for setting in dataclasses.fields(QueueOptions):
         shown = f"`{setting.default}`" if isinstance(setting.default, str) else setting.default
         assert f"| `{setting.name}` | {shown} |" in table
+    for option in dataclasses.fields(StoreOptions):
+        assert f"| `{option.name}` | {option.default} |" in table
 
 
 def test_every_environment_variable_is_documented() -> None:
@@ -186,9 +191,10 @@ def _cli_commands() -> Iterator[tuple[str, click.Command]]:
     from lamina.cli.log import log
     from lamina.cli.queues import queues
     from lamina.cli.serve import serve, workq_server
+    from lamina.cli.store import store
     from lamina.cli.topics import topics
 
-    for command in (demo, jobs, log, queues, serve, topics, workq_server):
+    for command in (demo, jobs, log, queues, serve, store, topics, workq_server):
         yield str(command.name), command
         if isinstance(command, click.Group):
             yield from ((f"{command.name} {name}", each) for name, each in command.commands.items())

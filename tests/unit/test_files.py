@@ -247,6 +247,51 @@ def test_renaming_into_a_missing_folder_is_not_found(disk: Disk) -> None:
         disk.files.rename(disk.at("a"), disk.at("missing/a"))
 
 
+def test_a_linked_file_has_both_names(disk: Disk) -> None:
+    disk.put("a", b"abc")
+    disk.files.link(disk.at("a"), disk.at("b"))
+    assert disk.names() == ["a", "b"] and disk.get("a") == disk.get("b") == b"abc"
+
+
+def test_both_names_of_a_linked_file_are_one_content(disk: Disk) -> None:
+    disk.put("a", b"abc")
+    disk.files.link(disk.at("a"), disk.at("b"))
+    disk.files.open(disk.at("a"), write=True).append([b"def"])
+    assert disk.get("b") == b"abcdef"
+    assert disk.files.open(disk.at("a")).identity == disk.files.open(disk.at("b")).identity
+
+
+def test_a_linked_file_stays_when_its_first_name_is_removed_or_taken_by_another(disk: Disk) -> None:
+    disk.put("a", b"abc")
+    disk.files.link(disk.at("a"), disk.at("b"))
+    disk.files.link(disk.at("a"), disk.at("c"))
+    disk.files.remove(disk.at("a"))
+    disk.put("new", b"xyz")
+    disk.files.rename(disk.at("new"), disk.at("b"))
+    assert (disk.get("b"), disk.get("c")) == (b"xyz", b"abc")
+
+
+def test_linking_refuses_a_taken_name(disk: Disk) -> None:
+    disk.put("a", b"new")
+    disk.put("b", b"old")
+    disk.files.make_folder(disk.at("c"))
+    for taken in ("a", "b", "c"):
+        with pytest.raises(FileExistsError):
+            disk.files.link(disk.at("a"), disk.at(taken))
+    assert disk.get("b") == b"old"
+
+
+def test_linking_a_missing_file_is_not_found(disk: Disk) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.files.link(disk.at("a"), disk.at("b"))
+
+
+def test_linking_into_a_missing_folder_is_not_found(disk: Disk) -> None:
+    disk.put("a")
+    with pytest.raises(FileNotFoundError):
+        disk.files.link(disk.at("a"), disk.at("missing/a"))
+
+
 def test_a_removed_file_is_gone(disk: Disk) -> None:
     disk.put("a")
     disk.files.remove(disk.at("a"))
@@ -443,13 +488,15 @@ def change_by(disk: Disk, kind: str) -> None:
         disk.files.open(disk.at("old"), write=True).append([b"x"])
     elif kind == "rename":
         disk.files.rename(disk.at("old"), disk.at("new"))
+    elif kind == "link":
+        disk.files.link(disk.at("old"), disk.at("new"))
     elif kind == "remove":
         disk.files.remove(disk.at("old"))
     else:
         disk.files.open(disk.at("old"), write=True).truncate(0)
 
 
-@pytest.mark.parametrize("kind", ["create", "append", "rename", "remove", "truncate"])
+@pytest.mark.parametrize("kind", ["create", "append", "rename", "link", "remove", "truncate"])
 def test_a_watch_wakes_on_a_change(disk: Disk, kind: str) -> None:
     disk.put("old", b"abc")
     watch = disk.files.watch(disk.root)
@@ -501,6 +548,14 @@ def test_a_link_is_not_followed_when_creating(real: Disk) -> None:
     os.symlink(real.at("elsewhere"), real.at("link"))
     with pytest.raises(FileExistsError):
         real.files.create(real.at("link"))
+
+
+def test_a_link_is_not_followed_when_linking(real: Disk) -> None:
+    real.put("target", b"secret")
+    os.symlink(real.at("target"), real.at("link"))
+    real.files.link(real.at("link"), real.at("copy"))
+    with pytest.raises(OSError, check=is_too_many_links):
+        real.files.open(real.at("copy"))
 
 
 def test_a_link_is_not_followed_when_locking(real: Disk) -> None:
@@ -784,18 +839,20 @@ def test_each_operation_on_a_file_can_fail(faulty: FaultyFiles, operation: str) 
         calls[operation]()
 
 
-@pytest.mark.parametrize("operation", ["open", "create", "list", "rename", "remove", "sync_folder"])
+@pytest.mark.parametrize("operation", ["open", "create", "list", "rename", "link", "remove", "sync_folder"])
 def test_each_operation_on_a_disk_can_fail(faulty: FaultyFiles, operation: str) -> None:
     faulty.fail(operation)
-    arguments = {"create": ["c"], "list": [""], "rename": ["a", "c"], "sync_folder": [""]}.get(operation, ["a"])
+    arguments = {"create": ["c"], "list": [""], "rename": ["a", "c"], "link": ["a", "c"], "sync_folder": [""]}.get(
+        operation, ["a"]
+    )
     with pytest.raises(OSError, check=lambda error: error.errno == errno.EIO):
         getattr(faulty, operation)(*arguments)
 
 
-@pytest.mark.parametrize("operation", ["create", "rename", "remove"])
+@pytest.mark.parametrize("operation", ["create", "rename", "link", "remove"])
 def test_an_operation_that_fails_changes_nothing(faulty: FaultyFiles, operation: str) -> None:
     faulty.fail(operation)
-    arguments = {"create": ["c"], "rename": ["a", "c"], "remove": ["a"]}[operation]
+    arguments = {"create": ["c"], "rename": ["a", "c"], "link": ["a", "c"], "remove": ["a"]}[operation]
     with pytest.raises(OSError, check=lambda error: error.errno == errno.EIO):
         getattr(faulty, operation)(*arguments)
     assert sorted(faulty.list("")) == ["a", "b"]

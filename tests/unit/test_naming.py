@@ -85,6 +85,22 @@ FOREIGN = [
     "pwal_0000.1794725200506.3",
     "pwal_0000.01794725200506.-3",
     "pwal_000０",
+    "pwal_0000.01794725200506.123456789012345678901",
+    "run",
+    "run.",
+    "run.xy1",
+    "run.1.",
+    "run.1\n",
+    "run.१",
+    "running",
+    "compaction_catalog.",
+    "compaction_catalog.x",
+    "compaction_catalog.1.2",
+    "compaction_catalog.back",
+    "compaction_catalogs",
+    "compaction_progress.1",
+    "ctrl.1",
+    "ctrl.tmp",
     "pwal_compacted",
     "pwal_compacted.2",
     "pwal_compacted.2.0.1",
@@ -173,6 +189,26 @@ def test_rotated_channel_files_of_one_millisecond_are_ordered_by_epoch() -> None
     assert in_order(*names) == names[::-1]
 
 
+@pytest.mark.parametrize(
+    ("name", "is_closed"),
+    [
+        ("pwal_0000", False),
+        ("epoch", False),
+        ("pwal_0000.01794725200506.3", True),
+        ("epoch.01794725200506.3", True),
+        ("pwal_compacted.2.0", True),
+        ("000000001.log", False),
+        (f"{TIME}.dat", False),
+    ],
+)
+def test_a_rotated_file_of_the_store_is_closed_by_its_name(name: str, is_closed: bool) -> None:
+    assert parsed(name).is_closed is is_closed
+
+
+def test_only_a_compacted_file_is_a_part() -> None:
+    assert [name for name in OURS if parsed(name).is_part] == ["pwal_compacted.2.0"]
+
+
 @given(st.lists(st.integers(0, 999_999_999), unique=True))
 def test_any_numbers_are_ordered_by_number(numbers: list[int]) -> None:
     found = sort_out(f"smp-server-store-{number}.log" for number in numbers)
@@ -213,9 +249,40 @@ def test_a_companion_stands_beside_its_file(name: str, suffix: str) -> None:
     assert sort_out([f"{name}.{suffix}"]).companions == [f"{name}.{suffix}"]
 
 
-@pytest.mark.parametrize("name", ["lamina.lock", "append.lock", "read.lock"])
+@pytest.mark.parametrize("name", ["lamina.lock", "append.lock", "read.lock", "compaction.lock"])
 def test_a_lock_is_a_companion(name: str) -> None:
     assert sort_out([name]).companions == [name]
+
+
+STORE = [
+    "compaction_catalog",
+    "compaction_catalog.0",
+    "compaction_catalog.17",
+    "compaction_progress",
+    "run.3",
+    "run.3.1",
+]
+
+
+@pytest.mark.parametrize("name", [*STORE, "ctrl"])
+def test_what_the_store_keeps_of_its_own_is_a_companion(name: str) -> None:
+    assert sort_out([name]).companions == [name]
+
+
+@pytest.mark.parametrize("name", STORE)
+def test_so_is_what_repair_put_aside_of_it(name: str) -> None:
+    assert sort_out([f"{name}.broken-{TIME}"]).companions == [f"{name}.broken-{TIME}"]
+
+
+@pytest.mark.parametrize("name", STORE)
+def test_a_half_done_file_of_the_store_is_a_leftover(name: str) -> None:
+    assert sort_out([f"{name}.tmp"]).leftovers == [f"{name}.tmp"]
+
+
+def test_rotated_epoch_files_are_one_stream_with_the_active_one() -> None:
+    names = ["epoch", "epoch.01794725200507.12", "epoch.01794725200506.3", "pwal_0000", "pwal_compacted.1.0"]
+    found = [segment.name for segment in sort_out(names).of_stream("epoch")]
+    assert found == ["epoch.01794725200506.3", "epoch.01794725200507.12", "epoch"]
 
 
 @pytest.mark.parametrize(

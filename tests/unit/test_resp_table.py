@@ -21,9 +21,10 @@ NAMES = set(
     b"exists type keys scan dbsize flushall flushdb randomkey rename renamenx touch object wait waitaof time debug "
     b"function script memory persist expire ttl pttl xadd xlen xrange xrevrange xread xdel xtrim xsetid xgroup "
     b"xreadgroup xack xpending xclaim xautoclaim xinfo l.why l.dump "
-    b"q.new q.auth q.key q.send q.sub q.unsub q.get q.ack q.off q.del q.info".split()
+    b"q.new q.auth q.key q.send q.sub q.unsub q.get q.ack q.off q.del q.info "
+    b"s.write s.get s.scan s.epoch s.rotate s.compact s.storages".split()
 )
-OUR_OWN = {name for name in NAMES if name.startswith((b"l.", b"q."))}
+OUR_OWN = {name for name in NAMES if name.startswith((b"l.", b"q.", b"s."))}
 ALL = [each for facts in FACTS.values() for each in (facts, *facts.subcommands.values())]
 
 

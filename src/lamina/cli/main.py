@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Final
 
 from lamina._version import VERSION
-from lamina.errors import BadJob, BadOption, BadTopic, Corruption, GroupExists, LaminaError, NoGroup
+from lamina.errors import BadEntry, BadJob, BadOption, BadTopic, Corruption, GroupExists, LaminaError, NoGroup
 
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -38,6 +38,7 @@ def _run() -> int:
     from lamina.cli.log import log
     from lamina.cli.queues import queues
     from lamina.cli.serve import serve, workq_server
+    from lamina.cli.store import store
     from lamina.cli.topics import topics
 
     @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -45,11 +46,11 @@ def _run() -> int:
     def lamina() -> None:
         """Jobs, queues, topics and state on one append-only log that survives any crash.
 
-        Exit codes: 0 fine, 1 error, 2 wrong usage, 3 no job came, 4 the command of a job failed, 5 damage was
-        repaired, 6 damage is left.
+        Exit codes: 0 fine, 1 error, 2 wrong usage, 3 no job came or no such key, 4 the command of a job failed, 5
+        damage was repaired, 6 damage is left.
         """
 
-    for command in (demo, jobs, log, queues, serve, topics, workq_server):
+    for command in (demo, jobs, log, queues, serve, store, topics, workq_server):
         lamina.add_command(command)
     try:
         result = lamina.main(standalone_mode=False, prog_name="lamina")
@@ -58,7 +59,7 @@ def _run() -> int:
         error.show()
         return error.exit_code
     except LaminaError as error:
-        return _show(error)
+        return show_error(error)
     except (BrokenPipeError, SystemExit):
         # Whoever read our output has had enough (click makes SystemExit of it): no error, and nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -67,7 +68,8 @@ def _run() -> int:
         return EXIT_INTERRUPTED
 
 
-def _show(error: LaminaError) -> int:
+def show_error(error: LaminaError) -> int:
+    """Say what went wrong. Returns the exit code."""
     from lamina.cli.render import err, print_json
 
     if "--json" in takewhile(lambda word: word != "--", sys.argv):  # behind it are the words of another command
@@ -78,7 +80,9 @@ def _show(error: LaminaError) -> int:
         err.print(f"  {error.hint}", markup=False)
     if isinstance(error, Corruption):
         return EXIT_DAMAGE
-    is_usage = isinstance(error, BadOption | BadJob | BadTopic) and not isinstance(error, NoGroup | GroupExists)
+    is_usage = isinstance(error, BadOption | BadJob | BadTopic | BadEntry) and not isinstance(
+        error, NoGroup | GroupExists
+    )
     return EXIT_USAGE if is_usage else EXIT_ERROR
 
 

@@ -9,6 +9,7 @@ import click
 
 from lamina.cli.render import out
 from lamina.engines.queues.options import QueueOptions
+from lamina.engines.store.options import StoreOptions
 from lamina.errors import BadOption
 from lamina.log.options import LogOptions
 from lamina.log.reserve import SIZE
@@ -49,7 +50,7 @@ def _say(line: str) -> None:
     metavar="HOST:PORT",
     default="127.0.0.1:6380",
     show_default=True,
-    help="Where topics and queues listen, or off.",
+    help="Where topics, queues and the store listen, or off.",
 )
 @click.option(
     "--sync",
@@ -102,6 +103,20 @@ def _say(line: str) -> None:
     envvar="LAMINA_QUEUE_PASSWORD",
     help="What has to be said to make a queue. Better in LAMINA_QUEUE_PASSWORD.",
 )
+@click.option(
+    "--store",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    help="Serve the store; it is made when it is first used.",
+)
+@click.option(
+    "--store-option",
+    "store_settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the store, such as compact_every_s=3600 (docs/reference/options.md). Several times.",
+)
 @click.option("--force-restore", is_flag=True, help="Load what can be read of queues whose files are damaged.")
 @click.option("--insecure", is_flag=True, help="Listen beyond this machine without authentication.")
 def serve(
@@ -120,14 +135,16 @@ def serve(
     queues: str,
     queue_settings: tuple[str, ...],
     queue_password: str | None,
+    store: str,
+    store_settings: tuple[str, ...],
     force_restore: bool,
     insecure: bool,
 ) -> None:
-    """Serve the jobs, topics and queues of a data folder until SIGTERM or Ctrl-C.
+    """Serve the jobs, topics, queues and the store of a data folder until SIGTERM or Ctrl-C.
 
     Every answer says that its change is as safe as --sync promises. A killed server loses nothing it answered.
     """
-    from lamina.server.app import JobSettings, QueueSettings, Settings, TopicSettings
+    from lamina.server.app import JobSettings, QueueSettings, Settings, StoreSettings, TopicSettings
     from lamina.server.app import serve as run
 
     _log_to_stderr()
@@ -152,6 +169,9 @@ def serve(
                 password=queue_password or None,
                 force=force_restore,
             )
+        kept = None
+        if store != _OFF:
+            kept = StoreSettings(folder=str(Path(data) / "store"), options=_store_options(store_settings))
         topics = TopicSettings(
             at=_address(resp, insecure=insecure or bool(password)),
             folder=str(Path(data) / "topics"),
@@ -161,6 +181,7 @@ def serve(
             password=password or None,
             idle_s=idle_s,
             queues=mailboxes,
+            store=kept,
         )
     run(Settings(jobs=jobs, topics=topics, max_connections=_positive("--max-connections", max_connections)), _say)
 
@@ -219,19 +240,37 @@ def _address(text: str, *, insecure: bool) -> Address:
 
 def _queue_options(store: str, given: tuple[str, ...]) -> QueueOptions:
     """Raises: BadOption, naming the setting."""
+    values = _numbers("--queue", "queues", QueueOptions, given)
+    return QueueOptions(store=store, **values)  # type: ignore[arg-type]
+
+
+def _store_options(given: tuple[str, ...]) -> StoreOptions:
+    """Raises: BadOption, naming the setting."""
+    options = StoreOptions(**_numbers("--store-option", "the store", StoreOptions, given))  # type: ignore[arg-type]
+    if not options.epoch_ms:
+        raise BadOption(
+            "--store-option epoch_ms=0: no client could end an epoch, and no write would become durable",
+            hint="give at least 1",
+            option="epoch_ms",
+        )
+    return options
+
+
+def _numbers(flag: str, of: str, kind: type[QueueOptions | StoreOptions], given: tuple[str, ...]) -> dict[str, float]:
+    """What is said with a flag that sets one setting at a time. Raises: BadOption, naming the setting."""
     from dataclasses import fields
 
     values: dict[str, float] = {}
-    known = [field.name for field in fields(QueueOptions) if field.name != "store"]
+    known = [field.name for field in fields(kind) if field.name != "store"]
     for text in given:
         name, _, value = text.partition("=")
         if name not in known:
-            raise BadOption(f"--queue {text}: no setting of queues has that name", hint=f"one of {', '.join(known)}")
+            raise BadOption(f"{flag} {text}: no setting of {of} has that name", hint=f"one of {', '.join(known)}")
         try:
             values[name] = int(value) if value.isdigit() else float(value)
         except ValueError:
-            raise BadOption(f"--queue {text}: that is no number", hint=f"write {name}=10") from None
-    return QueueOptions(store=store, **values)  # type: ignore[arg-type]
+            raise BadOption(f"{flag} {text}: that is no number", hint=f"write {name}=10") from None
+    return values
 
 
 def _workq_sync(policy: str, every_ms: int) -> Sync:

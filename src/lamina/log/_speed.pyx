@@ -12,6 +12,7 @@ import array
 
 from lamina.errors import RecordTooLarge, ReservedPayload
 from lamina.log.frame import Scan, Stop
+from lamina.log.packed import Packed
 
 cdef extern from "_crc32c.h" nogil:
     void lamina_crc_prepare()
@@ -122,6 +123,8 @@ cdef put_records(
     cdef bytes gap = reserved[1]
     if not 0 <= at <= PyByteArray_GET_SIZE(buffer):
         raise ValueError("encode outside of the buffer")
+    if type(payloads) is Packed:
+        return put_packed(buffer, at, first_ns, payloads.data, max_payload, watermark, gap, use_cpu)
     # A tuple of our own: a finalizer that runs in between may change the caller's list.
     cdef tuple held = tuple(payloads)
     cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(held)
@@ -161,6 +164,59 @@ cdef put_records(
             here = lamina_put_by_cpu(here, <uint64_t>(seconds + YEAR_ONE), <uint32_t>nanos, payload, size)
         else:
             here = lamina_put_by_table(here, <uint64_t>(seconds + YEAR_ONE), <uint32_t>nanos, payload, size)
+        nanos += 1
+        if nanos == SECOND:
+            seconds += 1
+            nanos = 0
+    return here - base, points
+
+
+cdef put_packed(
+    bytearray buffer,
+    Py_ssize_t at,
+    int64_t first_ns,
+    bytearray data,
+    Py_ssize_t max_payload,
+    bytes watermark,
+    bytes gap,
+    bint use_cpu,
+):
+    cdef Py_ssize_t left = PyByteArray_GET_SIZE(data), size, done, last_point = at, index = 0
+    cdef const uint8_t *payload = <const uint8_t *>PyByteArray_AS_STRING(data)
+    cdef uint8_t *base = <uint8_t *>PyByteArray_AS_STRING(buffer)
+    cdef uint8_t *room = base + PyByteArray_GET_SIZE(buffer)
+    cdef uint8_t *here = base + at
+    cdef list points = []
+    cdef int64_t seconds = first_ns // SECOND
+    cdef int64_t nanos = first_ns - seconds * SECOND
+    if nanos < 0:
+        seconds -= 1
+        nanos += SECOND
+    while left > 0:
+        size = get_u32(payload) if left >= 4 else left
+        if left < 4 or size > left - 4:
+            raise ValueError(f"payload {index} does not fit into the buffer")
+        payload += 4
+        left -= 4 + size
+        if size > max_payload:
+            raise RecordTooLarge(index, size, max_payload)
+        if has_form(payload, size, watermark) or has_form(payload, size, gap):
+            raise ReservedPayload(index)
+        if room - here < size + MOST_AROUND:
+            done = here - base
+            PyByteArray_Resize(buffer, 2 * (done + size + MOST_AROUND))
+            base = <uint8_t *>PyByteArray_AS_STRING(buffer)
+            room = base + PyByteArray_GET_SIZE(buffer)
+            here = base + done
+        if here - base - last_point >= SPACING:
+            last_point = here - base
+            points.append((index, last_point))
+        if use_cpu:
+            here = lamina_put_by_cpu(here, <uint64_t>(seconds + YEAR_ONE), <uint32_t>nanos, payload, size)
+        else:
+            here = lamina_put_by_table(here, <uint64_t>(seconds + YEAR_ONE), <uint32_t>nanos, payload, size)
+        payload += size
+        index += 1
         nanos += 1
         if nanos == SECOND:
             seconds += 1

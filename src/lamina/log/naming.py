@@ -6,9 +6,13 @@
     journal    messages.<id>.log                                  one queue's messages on disk
     pwal       pwal_0000, pwal_0000.01794725200506.3, pwal_compacted.2.0, epoch     the store's channels
 
+The last two numbers of a rotated file of the store are the millisecond of the rotation, which the store sees to rise,
+and its epoch.
+
 Beside a log file may stand companions of the kernel: ``<name>.index`` (sparse index), ``<name>.torn-<time>`` (a tail
 that was cut), ``<name>.broken-<time>`` (damage that was quarantined) and half-done replacements; beside all of them
-the ``checkpoint`` and the ``reserve`` of an engine. Anything else in a folder is foreign: left alone, and reported.
+the ``checkpoint`` and the ``reserve`` of an engine, and what the store keeps of its own: catalogs, working files
+(``run.3``) and the folder ``ctrl``. Anything else in a folder is foreign: left alone, and reported.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from lamina.errors import BadName, BadOption
 
 _TIME: Final = r"\d{8}T\d{6}\.\d{9}Z"
 _COMPANION: Final = re.compile(rf"(?P<of>.+)\.(?:index|torn-{_TIME}|broken-{_TIME})", re.ASCII)
-_LOCKS: Final = frozenset({"lamina.lock", "append.lock", "read.lock"})
+_LOCKS: Final = frozenset({"lamina.lock", "append.lock", "read.lock", "compaction.lock"})
 
 INDEX_SUFFIX: Final = ".index"
 CHECKPOINT: Final = "checkpoint"
@@ -32,6 +36,8 @@ CHECKPOINT: Final = "checkpoint"
 RESERVE: Final = "reserve"
 """Room that is kept for a full disk (reserve.py)."""
 _OURS: Final = _LOCKS | {CHECKPOINT, RESERVE}
+_STORE: Final = re.compile(r"compaction_catalog(?:\.\d+)?|compaction_progress|run(?:\.[a-z]?\d+)+", re.ASCII)
+_STORE_CONTROL: Final = "ctrl"
 
 
 def show_file_time(time_ns: int) -> str:
@@ -61,6 +67,16 @@ class FileName:
     def number(self) -> int:
         return self.order[0]
 
+    @property
+    def is_closed(self) -> bool:
+        """By its name alone: nothing is ever written to it again, so no crash can tear it."""
+        return self.family == "pwal" and self.order[0] != _ACTIVE_LAST
+
+    @property
+    def is_part(self) -> bool:
+        """A sorted file of the store: whole and as its catalog says, or worth nothing."""
+        return self.name.startswith(_COMPACTED)
+
 
 @lru_cache(maxsize=8192)
 def parse(name: str) -> FileName | None:
@@ -82,10 +98,11 @@ def parse(name: str) -> FileName | None:
 
 
 _ACTIVE_LAST: Final = 1 << 62
+_COMPACTED: Final = "pwal_compacted."
 
 
 def _parse_pwal(name: str) -> FileName | None:
-    if match := re.fullmatch(r"(pwal_\d{4}|epoch)(?:\.(\d{14})\.(\d+))?", name, re.ASCII):
+    if match := re.fullmatch(r"(pwal_\d{4}|epoch)(?:\.(\d{14})\.(\d{1,20}))?", name, re.ASCII):
         rotated = (int(match[2]), int(match[3])) if match[2] else (_ACTIVE_LAST, 0)
         return FileName(match[1], rotated, name, "pwal")
     if match := re.fullmatch(r"pwal_compacted\.(\d+)\.(\d+)", name, re.ASCII):
@@ -178,11 +195,20 @@ def sort_out(names: Iterable[str]) -> Listing:
     for name in sorted(names):
         if parsed := parse(name):
             listing.segments.append(parsed)
-        elif name in _OURS or ((match := _COMPANION.fullmatch(name)) and parse(match["of"])):
+        elif name in _OURS or _is_of_store(name) or ((match := _COMPANION.fullmatch(name)) and _is_file(match["of"])):
             listing.companions.append(name)
-        elif name.endswith(_TEMPORARY) and ((of := name.rpartition(".")[0]) == CHECKPOINT or parse(of)):
+        elif name.endswith(_TEMPORARY) and ((of := name.rpartition(".")[0]) == CHECKPOINT or _is_file(of)):
             listing.leftovers.append(name)
         else:
             listing.foreign.append(name)
     listing.segments.sort()
     return listing
+
+
+def _is_of_store(name: str) -> bool:
+    return name == _STORE_CONTROL or _STORE.fullmatch(name) is not None
+
+
+def _is_file(name: str) -> bool:
+    """A file that may have companions and half-done replacements."""
+    return parse(name) is not None or _STORE.fullmatch(name) is not None

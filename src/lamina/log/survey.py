@@ -139,7 +139,7 @@ class _Look:
             newest -= 1
         for place, name in enumerate(stream):
             following = stream[place + 1] if place + 1 < len(stream) else None
-            self._look(name, following, may_be_torn=place >= newest)
+            self._look(name, following, may_be_torn=place >= newest and not name.is_closed)
 
     def _look(self, name: FileName, following: FileName | None, *, may_be_torn: bool) -> None:
         try:
@@ -181,7 +181,8 @@ class _Look:
             reach_ns = self._attested_by(segment.name, following)
             found = next_record(file, scan.stop, end, segment.last_ns, self._max_payload, reach_ns)
             at = end if found is None else found
-            segment.damage.append(Damage(name, scan.stop, at, reason))
+            # Without some of its records a part is not what its catalog says: the store's own repair knows what to do.
+            segment.damage.append(Damage(name, scan.stop, at, reason, is_repairable=not segment.name.is_part))
 
     def _attested_by(self, name: FileName, following: FileName | None) -> int | None:
         """How far the next file says that this one reached."""
@@ -225,7 +226,7 @@ def _check_header(file: File, segment: SegmentSurvey, may_be_torn: bool) -> bool
     try:
         segment.format = check_header(file, name)
     except (Corruption, WrongFormat) as error:
-        is_repairable = isinstance(error, Corruption)
+        is_repairable = isinstance(error, Corruption) and not segment.name.is_part
         segment.damage.append(Damage(name, 0, segment.bytes, error.reason, is_repairable))
         return False
     return True

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from lamina.engines.queues.options import QueueOptions
+from lamina.engines.store.options import StoreOptions
 from lamina.errors import BadOption, DiskError
 from lamina.log.files import join
 from lamina.log.options import LogOptions
@@ -24,9 +27,12 @@ if TYPE_CHECKING:
     from lamina.log.commit import Committer
     from lamina.server.resp.session import House
 
+logger = logging.getLogger("lamina.server")
+
 _JOB_HANDLES = 32  # for log files, the loop and what else is open
 _TOPIC_HANDLES = 20_000  # two for each topic in use
 _QUEUE_HANDLES = 64  # beside those of the journals
+_STORE_HANDLES = 1024  # two for each channel and view, one for each compacted file
 _BACKLOG = 100  # more makes asyncio's accept loop spin when file handles run out
 
 
@@ -77,6 +83,14 @@ class QueueSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """The store behind the RESP door."""
+
+    folder: str
+    options: StoreOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
     """The RESP door and what is behind it."""
 
@@ -92,6 +106,8 @@ class TopicSettings:
     max_bulk: int = 512 * 1024 * 1024
     queues: QueueSettings | None = None
     """Served by the same door; None: not at all."""
+    store: StoreSettings | None = None
+    """The same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +215,39 @@ def _queues(settings: QueueSettings | None, committer: Committer) -> Iterator[Ca
 
 
 @contextmanager
+def _store(settings: StoreSettings | None, committer: Committer) -> Iterator[Callable[[House], None]]:
+    """Gives what lets a house of the RESP door serve it.
+
+    A store that is there is opened now, so that damage is found now; one that is not is made by the first command.
+    """
+    if settings is None:
+        yield lambda house: None
+        return
+    from lamina.engines.store.api import Store
+    from lamina.server.resp.store_house import let_in
+
+    folder, options = settings.folder, settings.options
+    stores: list[Store] = []
+
+    def open_store() -> Store:
+        stores.append(Store.open(folder, options=options, committer=committer))
+        return stores[0]
+
+    try:
+        if Path(folder).is_dir():
+            for warning in open_store().engine.warnings:
+                logger.warning("%s", warning)
+
+        def serve_it(house: House) -> None:
+            let_in(house, open_store, stores[0] if stores else None)
+
+        yield serve_it
+    finally:
+        for store in stores:
+            store.close()
+
+
+@contextmanager
 def _topics(settings: TopicSettings) -> Iterator[_House]:
     from lamina.engines.topics.retention import Retentions
     from lamina.engines.topics.topics import RESERVE, Topics
@@ -229,15 +278,22 @@ def _topics(settings: TopicSettings) -> Iterator[_House]:
             password = settings.password.encode() if settings.password is not None else None
             house = House(topics, topics.clock, shown, password=password)
             house.why = upkeep.why
-            let_in(house)
+            let_queues_in(house)
+            let_store_in(house)
             return RespDoor(house)
 
-        with _queues(settings.queues, committer) as let_in:
+        with (
+            _queues(settings.queues, committer) as let_queues_in,
+            _store(settings.store, committer) as let_store_in,
+        ):
             kept = f"topics in {settings.folder}, sync {settings.log.sync}"
             handles = _TOPIC_HANDLES
             if settings.queues is not None:
                 kept += f", queues in {settings.queues.folder} ({settings.queues.options.store})"
                 handles += _QUEUE_HANDLES + 3 * settings.queues.options.most_open
+            if settings.store is not None:
+                kept += f", store in {settings.store.folder}"
+                handles += _STORE_HANDLES
             yield _House("resp", settings.at, kept, handles, open_door)
     finally:
         upkeep.stop()

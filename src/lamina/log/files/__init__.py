@@ -78,6 +78,13 @@ class Files(Protocol):
     def rename(self, old: str, new: str) -> None:
         """Give ``old`` the name ``new``, replacing what had it, in one step."""
 
+    def link(self, old: str, new: str) -> None:
+        """Give the file ``old`` a second name: one content, kept until the last name is removed.
+
+        Raises FileExistsError if the name is taken; OSError too where the two names are on different disks, or where
+        the disk has no such thing.
+        """
+
     def remove(self, path: str) -> None: ...
 
     def make_folder(self, folder: str) -> None:

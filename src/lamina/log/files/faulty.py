@@ -18,6 +18,7 @@ OPERATIONS = (
     "sync",
     "list",
     "rename",
+    "link",
     "remove",
     "sync_folder",
 )
@@ -143,6 +144,10 @@ class FaultyFiles:
     def rename(self, old: str, new: str) -> None:
         self.pass_or_fail("rename", old)
         self.inner.rename(old, new)
+
+    def link(self, old: str, new: str) -> None:
+        self.pass_or_fail("link", old)
+        self.inner.link(old, new)
 
     def remove(self, path: str) -> None:
         self.pass_or_fail("remove", path)

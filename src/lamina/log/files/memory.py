@@ -126,6 +126,13 @@ class MemoryFiles:
         self._check_folder(os.path.dirname(new))
         self.do_rename(old, new)
 
+    def link(self, old: str, new: str) -> None:
+        content = self._find(old)
+        self._check_folder(os.path.dirname(new))
+        if new in self.names or new in self.folders:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        self.do_link(new, content)
+
     def remove(self, path: str) -> None:
         self._find(path)
         self.do_remove(path)

@@ -162,6 +162,9 @@ class RealFiles:
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
 
+    def link(self, old: str, new: str) -> None:
+        os.link(old, new, follow_symlinks=False)
+
     def remove(self, path: str) -> None:
         os.unlink(path)
 

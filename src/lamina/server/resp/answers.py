@@ -3,6 +3,9 @@
 In each turn of the loop connections report that they have something to say; behind the turn the records of all of them
 are written, log by log, and those answers go out that rest on nothing more. The others wait for the commit thread, each
 connection's in order. An answer that rests on a record which the disk refused becomes an error.
+
+Answers that rest on an engine without a log of the usual kind (the store, journals of queues) wait in a lane of their
+own: what these do takes longer than a sync, and clients of topics have no part in it.
 """
 
 from __future__ import annotations
@@ -45,6 +48,14 @@ _Held = tuple["Connection", list[bytes], list[Rest], Needs, int]
 """The last: how many doubts there had been before the answers were made. If there are more, each is checked."""
 
 
+class _Lane:
+    """Answers that are held, in order, and the task that lets them out."""
+
+    def __init__(self) -> None:
+        self.held: deque[_Held] = deque()
+        self.release: asyncio.Task[None] | None = None
+
+
 class Answers:
     """Of all connections of a door."""
 
@@ -52,8 +63,9 @@ class Answers:
         self._loop = loop
         self._speaking: dict[Connection, None] = {}
         self._is_scheduled = False
-        self._held: deque[_Held] = deque()
-        self._release: asyncio.Task[None] | None = None
+        self._lane, self._late = _Lane(), _Lane()
+        self._held = self._lane.held
+        self._in_late: dict[Connection, int] = {}  # how many of the turns a connection has held are in the late lane
         self._sync_s = 0.0  # what a sync takes, about; if that is long, the commit thread syncs and the loop goes on
         self._next_try = 0.0
         self._has_synced = False  # this thread, in this flush
@@ -101,10 +113,22 @@ class Answers:
             if not connection.held and (not needs or not (must_check or _need(needs, unsafe))):
                 self._send(connection, connection.taken()[0])
             else:
+                lane = self._lane_of(connection, needs, unsafe)
                 connection.held += 1
-                self._held.append((connection, *connection.taken(), needs, doubts))
-        if self._held and self._release is None:
-            self._release = self._loop.create_task(self._release_held())
+                lane.held.append((connection, *connection.taken(), needs, doubts))
+        for lane in (self._lane, self._late):
+            if lane.held and lane.release is None:
+                lane.release = self._loop.create_task(self._release_held(lane))
+
+    def _lane_of(self, connection: Connection, needs: Needs, unsafe: set[Logged]) -> _Lane:
+        """Where its answers wait: behind those of it that do already, so that they stay in order."""
+        late = self._in_late.get(connection, 0)
+        if connection.held and not late:
+            return self._lane
+        if late or any(engine in unsafe and not isinstance(engine.log, Log) for engine in needs):
+            self._in_late[connection] = late + 1
+            return self._late
+        return self._lane
 
     def _is_safe(self, engine: Logged) -> bool:
         """All it has is as safe as promised, once its records were written, where that takes no time."""
@@ -161,13 +185,13 @@ class Answers:
 
     # -- by the commit thread ------------------------------------------------------------------------------------
 
-    async def _release_held(self) -> None:
+    async def _release_held(self, lane: _Lane) -> None:
         """Send what is held, in order, as the logs come along."""
         try:
-            while self._held:
-                count = len(self._held)
+            while lane.held:
+                count = len(lane.held)
                 needs: Needs = {}
-                for held in self._held:
+                for held in lane.held:
                     for engine, position in held[3].items():
                         needs[engine] = max(position, needs.get(engine, 0))
                 done = await asyncio.gather(
@@ -176,20 +200,27 @@ class Answers:
                 self._notice_rebuilds(needs)
                 must_check = any(result is not None for result in done)
                 for _ in range(count):
-                    connection, out, marks, _, doubts = self._held.popleft()
+                    connection, out, marks, _, doubts = lane.held.popleft()
                     if must_check or doubts != self._doubts:
                         out = [await _checked(*answer) for answer in zip(out, marks, strict=True)]
                     connection.held -= 1
+                    if lane is self._late:
+                        self._leave_late(connection)
                     self._send(connection, out)
                     connection.go_on()
         finally:
-            self._release = None
+            lane.release = None
+
+    def _leave_late(self, connection: Connection) -> None:
+        left = self._in_late.pop(connection) - 1
+        if left:
+            self._in_late[connection] = left
 
     async def all_settled(self) -> None:
         """Everything that was said so far has gone out."""
         self._flush()
-        while self._release is not None:
-            await asyncio.wait([self._release])
+        while releases := [lane.release for lane in (self._lane, self._late) if lane.release is not None]:
+            await asyncio.wait(releases)
 
 
 def _need(needs: Needs, unsafe: set[Logged]) -> bool:

@@ -11,6 +11,7 @@ from lamina.server.resp import (
     lamina_commands,
     queue_commands,
     server_commands,
+    store_commands,
     stream_commands,
     transactions,
     waitaof,
@@ -25,6 +26,7 @@ COMMANDS: Final[dict[bytes, Handler]] = {
     **stream_commands.COMMANDS,
     **group_commands.COMMANDS,
     **queue_commands.COMMANDS,
+    **store_commands.COMMANDS,
     **waitaof.COMMANDS,
     **lamina_commands.COMMANDS,
 }

@@ -18,6 +18,8 @@ from lamina.errors import (
     QueueError,
     QueueRefused,
     QuotaMet,
+    Stopped,
+    TooOld,
 )
 from lamina.server.resp import replies
 from lamina.server.resp.protocol import MAX_ARGS
@@ -128,5 +130,9 @@ def text_of(problem: Refusal | LaminaError) -> bytes:
         return b"ERR " + problem.message.encode()
     if isinstance(problem, QueueError):
         return _OF_QUEUES[type(problem)] + str(problem).encode()
+    if isinstance(problem, TooOld):
+        return b"TOOOLD " + str(problem).encode()
+    if isinstance(problem, Stopped):
+        return b"TRYAGAIN " + str(problem).encode()
     code = b"ERR " if isinstance(problem, InputError | BadName) else b"MISCONF "
     return code + str(problem).encode()

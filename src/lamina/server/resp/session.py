@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lamina.engines.queues.deliveries import Deliveries, Receiver
     from lamina.engines.topics.topic import Topic
     from lamina.engines.topics.why import WhyReport
+    from lamina.server.resp.store_house import StoreHouse
 
 Args = list[bytes]
 Mark = tuple[Logged, int]
@@ -73,6 +74,8 @@ class House:
         """Those who wait were just served, and it took long: others come first now."""
         self.queues: Deliveries | None = None
         """None: queues are not served."""
+        self.store: StoreHouse | None = None
+        """None: the store is not served."""
         self.queue_password: bytes | None = None
         """What has to be said to make a queue; None: nothing."""
         self.expect_all: Callable[[bytes], None] = lambda beginning: None

@@ -304,6 +304,18 @@ _QUEUES = (
     _queue("q.info", 2, "fast", "0.1.0", "What is known of a queue."),
 )
 
+_store = partial(_facts, group="store")
+
+_STORE = (
+    _store("s.write", -3, "write denyoom", "0.1.0", "Change entries of the store, all or none: the epoch."),
+    _store("s.get", -3, "readonly fast", "0.1.0", "The value of a key of the store, now or as of an earlier moment."),
+    _store("s.scan", -2, "readonly", "0.1.0", "Entries of the store in order of their keys, some at a time."),
+    _store("s.epoch", 1, "readonly fast", "0.1.0", "The present epoch of the store, and the last that is durable."),
+    _store("s.rotate", 1, "admin", "0.1.0", "Rotate the files of the store."),
+    _store("s.compact", -1, "admin", "0.1.0", "Compact the store now."),
+    _store("s.storages", 1, "readonly", "0.1.0", "The storages, and how many entries each has."),
+)
+
 _OWN = (
     _facts("l.why", -2, "readonly", "0.1.0", "Why a topic is as large as it is.", group="lamina", access="RO"),
     _facts("l.dump", 2, "admin", "0.1.0", "Dump the queues now.", group="lamina"),
@@ -311,7 +323,7 @@ _OWN = (
 
 FACTS: Final[dict[bytes, Facts]] = {
     facts.name: facts
-    for group in (_CONNECTION, _SERVER, _TRANSACTIONS, _KEYS, _STREAMS, _QUEUES, _OWN)
+    for group in (_CONNECTION, _SERVER, _TRANSACTIONS, _KEYS, _STREAMS, _QUEUES, _STORE, _OWN)
     for facts in group
 }
 """By name in small letters; those below others are in ``subcommands``."""

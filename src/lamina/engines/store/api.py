@@ -1,0 +1,273 @@
+"""The store inside your process.
+
+with lamina.open("data") as data:
+    with data.store.session() as session:        # one session: all of it or nothing, durable when this returns
+        session.put(1, b"key", b"value")
+        session.remove(1, b"other")
+    data.store.get(1, b"key")                     # b"value"
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lamina.clock import Clock
+from lamina.engines.store import as_of, backup
+from lamina.engines.store.backup import Manifest
+from lamina.engines.store.channel import Channel, Session
+from lamina.engines.store.cleaning import CleanUp
+from lamina.engines.store.compactions import CompactionReport, Compactions, Progress
+from lamina.engines.store.engine import StoreEngine
+from lamina.engines.store.keeper import Keeper
+from lamina.engines.store.options import StoreOptions
+from lamina.engines.store.rotation import Rotated, stopped
+from lamina.engines.store.trigger import Trigger
+from lamina.engines.store.view import Found, Snapshot
+from lamina.errors import BadEntry, LogClosed
+from lamina.log.commit import Committer
+from lamina.log.files import Files
+
+if TYPE_CHECKING:
+    from lamina.engines.store.aio import AsyncStore
+
+MOST_AT_ONCE = 64
+"""Sessions that are open at the same time; who wants another one waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageInfo:
+    """One storage."""
+
+    storage: int
+    entries: int
+    is_added: bool
+    """It was added, and stays while it is empty."""
+
+
+class Store:
+    """Storages of keys and values. Threads: every method is safe from any thread.
+
+    What is read is durable: entries are seen when their epoch is, all of them at once.
+    """
+
+    def __init__(self, engine: StoreEngine) -> None:
+        """Use ``lamina.open(folder).store``."""
+        self.engine = engine
+        self.compactions = Compactions(engine)
+        self._keeper = Keeper(engine)
+        self._trigger = Trigger(engine, self.compactions)
+        self._free: list[Channel] = []
+        self._made = 0
+        self._is_free = threading.Condition()
+        self._is_closed = False
+        self._aio: AsyncStore | None = None
+
+    @property
+    def aio(self) -> AsyncStore:
+        """The same for coroutines."""
+        from lamina.engines.store.aio import AsyncStore
+
+        if self._aio is None:
+            self._aio = AsyncStore(self)
+        return self._aio
+
+    @classmethod
+    def open(
+        cls,
+        folder: str,
+        *,
+        options: StoreOptions | None = None,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        committer: Committer | None = None,
+        progress: Progress = lambda done, total: None,
+    ) -> Store:
+        """Open the store in ``folder`` itself. Raises: as ``StoreEngine.open``."""
+        return cls(
+            StoreEngine.open(folder, options=options, files=files, clock=clock, committer=committer, progress=progress)
+        )
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def session(self, *, wait: bool = True, timeout: float | None = None) -> Iterator[Session]:
+        """A session on a channel that is free. Leaving it makes it durable; an exception gives it up.
+
+        ``wait=False``: leave at once, ``session.epoch`` says what to wait for.
+        Raises: StorageError: nothing of it will ever be there; LogClosed.
+        """
+        with self._channel() as channel, channel.begin() as session:
+            yield session
+        if wait:
+            self.wait_durable(session.epoch, timeout)
+
+    @contextmanager
+    def _channel(self) -> Iterator[Channel]:
+        with self._is_free:
+            while not self._free and self._made >= MOST_AT_ONCE and not self._is_closed:
+                self._is_free.wait()
+            if self._free:
+                channel = self._free.pop()
+            else:
+                channel = self.engine.channel()
+                self._made += 1
+        try:
+            yield channel
+        finally:
+            with self._is_free:
+                self._free.append(channel)
+                self._is_free.notify()
+
+    def channel(self, number: int) -> Channel:
+        """A channel of your own: its sessions (``channel.begin()``) go to its own file, one at a time.
+
+        Give numbers from 9999 downwards, or write through channels only: ``session`` takes from 0 upwards.
+        """
+        return self.engine.channel(number)
+
+    def put(self, storage: int, key: bytes, value: bytes) -> int:
+        """A session of one entry. Returns its epoch, which is durable. Raises: BadEntry, StorageError."""
+        with self.session() as session:
+            session.put(storage, key, value)
+        return session.epoch
+
+    def remove(self, storage: int, key: bytes) -> int:
+        """The same for taking a key away."""
+        with self.session() as session:
+            session.remove(storage, key)
+        return session.epoch
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def get(self, storage: int, key: bytes) -> bytes | None:
+        """The value of a key, None if it has none. Raises: Corruption, DiskError."""
+        found = self.entry(storage, key)
+        return None if found is None else found.value
+
+    def entry(self, storage: int, key: bytes) -> Found | None:
+        """The same with its version and time."""
+        self._check_open()
+        return self.engine.view.get(storage, key)
+
+    def scan(self, storage: int, start: bytes = b"", end: bytes | None = None) -> Iterator[Found]:
+        """Entries of a storage in order of their keys, from ``start`` up to but without ``end``; as they are now,
+        whatever is written meanwhile. Raises: Corruption, DiskError."""
+        return self.snapshot().scan(storage, start, end)
+
+    def snapshot(self) -> Snapshot:
+        """Everything as it is now, and stays while it is read."""
+        self._check_open()
+        return self.engine.snapshot()
+
+    def as_of(self, *, epoch: int | None = None, time_ns: int | None = None) -> Snapshot:
+        """Everything as it was when that epoch had become durable, or at that moment; as far back as files reach.
+
+        Raises: TooOld; BadEntry if the epoch is not over; Corruption, DiskError.
+        """
+        self._check_open()
+        if (epoch is None) == (time_ns is None):
+            raise BadEntry("as of what?", hint="give an epoch or a time")
+        if epoch is not None:
+            return as_of.as_of_epoch(self.engine, epoch)
+        assert time_ns is not None
+        return as_of.as_of_time(self.engine, time_ns)
+
+    def storages(self) -> list[StorageInfo]:
+        """Storages that were added or have entries, in order. Reads every entry."""
+        snapshot = self.snapshot()
+        counts: dict[int, int] = {}
+        for found in snapshot.scan():
+            counts[found.storage] = counts.get(found.storage, 0) + 1
+        added = {storage for storage, (_, is_there) in snapshot.storages.there.items() if is_there}
+        return [StorageInfo(each, counts.get(each, 0), each in added) for each in sorted({*counts, *added})]
+
+    # -- epochs ------------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The present one."""
+        return self.engine.epoch
+
+    @property
+    def last_epoch(self) -> int:
+        """The last one that is durable: it never falls, not over a restart either."""
+        return self.engine.last_epoch
+
+    def switch_epoch(self, epoch: int | None = None) -> int:
+        """End the present epoch now. Returns the next. Raises: BadEntry if ``epoch`` is not larger; LogClosed."""
+        return self.engine.switch_epoch(epoch)
+
+    def wait_durable(self, epoch: int, timeout: float | None = None) -> None:
+        """Return when everything up to ``epoch`` is durable; ends the epoch if it is the present one.
+
+        Raises: what kept it from being so; TimeoutError.
+        """
+        self.engine.waiters.wait(epoch, self.engine.nudge, timeout)
+
+    def on_durable(self, callback: Callable[[int], None]) -> Callable[[], None]:
+        """Call ``callback(epoch)`` in a thread of the store whenever more has become durable, with epochs that rise.
+
+        Returns what ends that.
+        """
+        self.engine.waiters.add_callback(callback)
+        return lambda: self.engine.waiters.remove_callback(callback)
+
+    # -- looking after it --------------------------------------------------------------------------------------------
+
+    def rotate(self, timeout: float | None = None) -> Rotated:
+        """Rotate the files: waits for the end of the epoch and of the sessions that are open then.
+
+        Raises: Stopped if the store is closed meanwhile; StorageError; TimeoutError.
+        """
+        return self.engine.rotate(timeout)
+
+    def compact(self, progress: Progress = lambda done, total: None) -> CompactionReport:
+        """Compact now. Raises: Stopped, StorageError: then all is as it was."""
+        return self.compactions.compact(progress)
+
+    def clean_up(self, keep_after_epoch: int | None = None) -> CleanUp:
+        """Remove the files that compactions made obsolete; reads as of ``keep_after_epoch`` and later stay possible."""
+        self._check_open()
+        return self.compactions.clean_up(keep_after_epoch)
+
+    def back_up(self, folder: str, *, link: bool = True) -> Manifest:
+        """Rotate, then put everything up to the boundary into an empty folder. ``link``: hard links where possible.
+
+        Raises: BadOption if the folder is not empty; StorageError; Stopped if the store is closed meanwhile.
+        """
+        engine = self.engine
+        with self.compactions.paused() as stopper:
+            request = engine.request_rotation()
+            stopper.ends_by(lambda: request.fail(stopped()))  # closing does not wait for sessions that nobody ends
+            rotated = request.wait()
+            stopper.ends_by(None)
+            merged = frozenset(engine.catalog.merged)
+            names = [name for name in rotated.files if name not in merged]
+            return backup.back_up(
+                engine.files, engine.folder, names, engine.catalog, folder, clock=engine.clock, link=link
+            )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LogClosed(f"{self.engine.folder}: the store is closed", hint="open it again")
+
+    def close(self) -> None:
+        """Make durable what has ended, and let the folder go. Requests that wait are refused, not kept waiting."""
+        with self._is_free:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._is_free.notify_all()
+        self._trigger.stop()
+        self._keeper.stop()
+        self.engine.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()

@@ -1,0 +1,290 @@
+"""A channel: one writer with one file at a time, and the sessions it writes.
+
+A session is gathered in memory and given to the log as one call when it ends. So one that is given up, or too large,
+leaves nothing, and what a crash leaves of it belongs to an epoch that is not durable.
+
+When the files are rotated a channel is *marked* with the boundary, the last epoch that belongs into the rotated file.
+The file is closed and renamed (turned) as soon as no session of such an epoch is open, in any case before a later one
+is written. A rotated file is closed and never changes again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lamina.engines.store import codec, packing
+from lamina.engines.store.codec import ADD, CLEAR, DROP, MOST
+from lamina.errors import BadEntry, from_os
+from lamina.log import index
+from lamina.log.files import join
+from lamina.log.formats import PWAL as FORMAT
+from lamina.log.naming import PWAL, parse
+from lamina.log.options import LogOptions
+from lamina.log.packed import Packed
+from lamina.log.positions import Position
+from lamina.log.sync import OS
+from lamina.log.writer import Log
+
+if TYPE_CHECKING:
+    from lamina.engines.store.engine import StoreEngine
+
+LARGEST: Final = (64 << 20) - 64
+"""Bytes of key and value together: what fits into a record."""
+OPTIONS: Final = LogOptions(sync=OS, segment_bytes=1 << 62, gather_bytes=256 << 10)
+# Synced when the epoch is over, by whoever ends it; rotated by requests, not by size.
+
+
+class NoLock:
+    """The folder's lock is the store's; its logs have none of their own."""
+
+    def release(self) -> None:
+        """Nothing to let go."""
+
+
+class Written(NamedTuple):
+    """A session that was given to the log, and waits for its epoch."""
+
+    channel: int
+    epoch: int
+    log: Log
+    position: Position
+    packed: Packed
+
+    @property
+    def first_ns(self) -> int:
+        """Time of its first record."""
+        return self.position - self.packed.length + 1
+
+
+class Channel:
+    """Threads: one session at a time; everything else is safe from any thread."""
+
+    def __init__(self, store: StoreEngine, number: int, last_ns: int) -> None:
+        """Use ``store.channel``."""
+        self.number = number
+        self.name = f"pwal_{number:04d}"
+        self._store = store
+        self._lock = threading.Lock()  # guards the file; taken before nothing else
+        self._log: Log | None = None
+        self._last_ns = last_ns
+        self.newest_ns = last_ns
+        """Time of the newest record in its rotated files."""
+        self.has_file = False
+        self._is_sealed = False  # the log holds no file any more
+        self._is_unsynced = False  # the last file was renamed, and the folder not synced since
+        self._marks: list[int] = []
+        self.session: Session | None = None
+        """The one that is open. The store's lock guards it."""
+
+    def begin(self) -> Session:
+        """Begin a session in the present epoch. Raises: BadEntry if one is open; LogClosed, StorageError."""
+        return self._store.begin(self)
+
+    @property
+    def log(self) -> Log | None:
+        """That of the active file, if there is one."""
+        return self._log
+
+    # -- the file ----------------------------------------------------------------------------------------------------
+
+    def mark(self, boundary: int) -> None:
+        """What is later than ``boundary`` goes to another file. Needs no lock: no such session has begun."""
+        self._marks.append(boundary)
+
+    def write(self, epoch: int, packed: Packed) -> Written:
+        """Give a session to the log. Raises: DiskFull, DiskError, LogFailed, LogClosed; then it is not in it."""
+        with self._lock:
+            if self._marks and epoch > self._marks[0]:
+                self._turn(epoch - 1)
+            log = self._log
+            if log is None:
+                self._sync_name()
+                log = self._log = self._start()
+                self.has_file = True
+            return Written(self.number, epoch, log, log.append_many(packed), packed)
+
+    def turn(self, boundary: int) -> None:
+        """Close the file and rename it, if it is marked with ``boundary`` or an earlier one. No session of such an
+        epoch is open. Raises: StorageError; try again."""
+        with self._lock:
+            if self._marks and self._marks[0] <= boundary:
+                self._turn(boundary)
+
+    def _turn(self, boundary: int) -> None:
+        """Serves all marks up to ``boundary``: of epochs between them nothing was written."""
+        log, files, folder = self._log, self._store.files, self._store.folder
+        if not self.has_file:
+            self._sync_name()
+            self._forget_marks(boundary)
+            return
+        if log is not None:
+            if log.rotate() is None and not self._is_sealed:
+                # It holds nothing, and was not synced for that: it stays the one that is written to.
+                self._forget_marks(boundary)
+                return
+            self._is_sealed = True
+            log.close()
+            self._last_ns, self.newest_ns = log.position, log.synced  # what was refused is not in it
+            self._log, self._is_sealed = None, False
+        name = self._store.rotated_name(self.name, self._marks[0])
+        try:
+            files.rename(join(folder, self.name), join(folder, name))
+            self.has_file = False
+            self._is_unsynced = True
+            self._forget_marks(boundary)
+            self._store.was_rotated(name)
+        except OSError as error:
+            raise from_os(error, "rotate the file", join(folder, self.name)) from error
+        self._sync_name()
+        index.discard(files, folder, self.name)
+
+    def _sync_name(self) -> None:
+        """Before there is another file of that name: a power cut could leave the new one alone."""
+        if self._is_unsynced:
+            try:
+                self._store.files.sync_folder(self._store.folder)
+            except OSError as error:
+                raise from_os(error, "rotate the file", join(self._store.folder, self.name)) from error
+            self._is_unsynced = False
+
+    def _forget_marks(self, boundary: int) -> None:
+        # One by one, in place: the store may be adding one.
+        while self._marks and self._marks[0] <= boundary:
+            del self._marks[0]
+
+    def _start(self) -> Log:
+        name = parse(self.name)
+        assert name is not None
+        store = self._store
+        return Log.start(
+            store.folder,
+            name,
+            last=self._last_ns,
+            held=NoLock(),
+            options=OPTIONS,
+            family=PWAL,
+            format=FORMAT,
+            files=store.files,
+            clock=store.clock,
+            committer=store.committer,
+            threaded=False,
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            if self._log is not None:
+                self._log.close()
+                self._log = None
+
+
+class Session:
+    """Entries that become durable together. A context manager: ends it, or gives it up if an exception comes through.
+
+    Threads: one at a time.
+    """
+
+    def __init__(self, store: StoreEngine, channel: Channel, epoch: int) -> None:
+        """Use ``channel.begin``."""
+        self.epoch = epoch
+        """The epoch it belongs to: what it wrote is durable when that is."""
+        self._store = store
+        self._channel = channel
+        self._packed = Packed()
+        self._packed.append(codec.begin(epoch))
+        self._bytes = 0
+        self._is_open = True
+        self.is_ending = False
+        """It is being written. The store's lock guards it."""
+
+    def put(self, storage: int, key: bytes, value: bytes, *, version: tuple[int, int] | None = None) -> None:
+        """Give a key a value. Without ``version`` the entry is newer than all before it.
+
+        Raises: BadEntry, and nothing was taken.
+        """
+        self._check(storage, len(key) + len(value))
+        major, minor = self._version(version)
+        packing.put(self._packed, storage, key, value, major, minor)
+
+    def put_many(self, storage: int, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        """Give many keys their values, in this order. Raises: BadEntry, and none was taken."""
+        pairs = pairs if isinstance(pairs, list) else list(pairs)
+        self._check(storage, 0)
+        size = packing.size_of(pairs, LARGEST)
+        if size < 0:
+            raise _too_large(max(len(key) + len(value) for key, value in pairs))
+        self._check(storage, size, each=len(pairs))
+        major, minor = self._store.versions.take(self.epoch, len(pairs))
+        packing.put_many(self._packed, storage, pairs, major, minor)
+
+    def remove(self, storage: int, key: bytes, *, version: tuple[int, int] | None = None) -> None:
+        """Take a key away. Raises: BadEntry, and nothing was taken."""
+        self._check(storage, len(key))
+        major, minor = self._version(version)
+        self._packed.append(codec.remove(storage, key, major, minor))
+
+    def clear_storage(self, storage: int, *, version: tuple[int, int] | None = None) -> None:
+        """Every entry of the storage with an older version is gone. Raises: BadEntry."""
+        self._about_storage(CLEAR, storage, version)
+
+    def add_storage(self, storage: int, *, version: tuple[int, int] | None = None) -> None:
+        """The storage is there, also while it is empty. Raises: BadEntry."""
+        self._about_storage(ADD, storage, version)
+
+    def remove_storage(self, storage: int, *, version: tuple[int, int] | None = None) -> None:
+        """The storage is gone with every entry of an older version. Raises: BadEntry."""
+        self._about_storage(DROP, storage, version)
+
+    def _about_storage(self, kind: int, storage: int, version: tuple[int, int] | None) -> None:
+        self._check(storage, 0)
+        self._packed.append(codec.about_storage(kind, storage, *self._version(version)))
+
+    def _version(self, version: tuple[int, int] | None) -> tuple[int, int]:
+        if version is None:
+            return self._store.versions.take(self.epoch, 1)
+        self._store.check_version(version, self.epoch)
+        return version
+
+    def _check(self, storage: int, size: int, each: int = 1) -> None:
+        if not self._is_open:
+            raise BadEntry("the session has ended", hint="begin another one")
+        if not isinstance(storage, int) or not 0 <= storage <= MOST:
+            raise BadEntry(f"{storage!r} is no storage", hint=f"give a number from 0 to {MOST}")
+        if each == 1 and size > LARGEST:
+            raise _too_large(size)
+        limit = self._store.options.max_session_bytes
+        if self._bytes + size + 64 * each > limit:
+            raise BadEntry(f"the session has more than {limit} bytes", hint="split it, or raise max_session_bytes")
+        self._bytes += size + 64 * each
+
+    def end(self) -> int:
+        """It is whole. Returns its epoch: wait for that to be durable (``store.wait_durable``). Ending twice: nothing.
+
+        Raises: StorageError, and nothing of it will ever count.
+        """
+        if self._is_open:
+            self._is_open = False
+            entries = self._packed.length - 1
+            self._packed.append(codec.end(self.epoch, entries))
+            self._store.end(self._channel, self, self._packed if entries else None)
+        return self.epoch
+
+    def abort(self) -> None:
+        """Give it up: nothing of it will be there."""
+        if self._is_open:
+            self._is_open = False
+            self._store.end(self._channel, self, None)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *problem: object) -> None:
+        if kind is None:
+            self.end()
+        else:
+            self.abort()
+
+
+def _too_large(size: int) -> BadEntry:
+    return BadEntry(f"an entry of {size} bytes is too large: {LARGEST} at most", hint="split it")

@@ -1,0 +1,207 @@
+"""Clean-up: taking away the files that a compaction left, which nothing needs any more.
+
+What goes: rotated files that the catalog calls merged, and rotated epoch files up to its epoch; parts that no catalog
+names; former catalogs; working files and parts that a compaction which was cut short left.
+
+What stays, whatever the catalog says: what somebody reads, what reads as of an earlier epoch need, what an unfinished
+compaction goes on from, and the newest rotated epoch file, from which the durable epoch is known should the active one
+be lost.
+
+Reading as of epoch X begins with a catalog of an epoch up to X and goes on with the rotated files behind that epoch.
+Invariant: while a former catalog is there, its parts are, and so is every rotated file behind its epoch. So former
+catalogs go first, and the rest only when they are gone for good. The names leave the catalog last: a name in it whose
+file is gone does no harm, a file that is merged and not named would be one to wonder about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lamina.engines.store import catalog as catalogs
+from lamina.engines.store.catalog import PROGRESS, Catalog
+from lamina.errors import Corruption, WrongFormat, from_os
+from lamina.log import rewrite
+from lamina.log.files import Files, join, read_at
+from lamina.log.naming import parse
+from lamina.log.segment import open_for_reading
+
+_RUN: Final = re.compile(r"run(?:\.[a-z]?[0-9]+)+")
+_IN_PROGRESS: Final = re.compile(rb"pwal_compacted\.[0-9]+\.[0-9]+|run(?:\.[a-z]?[0-9]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """What was done."""
+
+    removed: list[str]
+    bytes: int
+    """Of the files that were removed."""
+    kept: list[str]
+    """Would have gone, but is being read or within the reach of reads as of an earlier epoch."""
+    catalog: Catalog
+    """The catalog now."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    formers: list[str]
+    """Catalogs, which go first."""
+    others: list[str]
+    kept: list[str]
+
+
+def obsolete(
+    files: Files,
+    folder: str,
+    catalog: Catalog,
+    *,
+    keep: Collection[str] = (),
+    keep_after_epoch: int | None = None,
+) -> list[tuple[str, int]]:
+    """What ``clean_up`` would remove: names and bytes. Changes nothing. Raises: DiskError."""
+    plan = _plan(files, folder, catalog, keep, keep_after_epoch)
+    return [
+        (name, size) for name in [*plan.formers, *plan.others] if (size := size_of(files, folder, name)) is not None
+    ]
+
+
+def clean_up(
+    files: Files,
+    folder: str,
+    catalog: Catalog,
+    *,
+    keep: Collection[str] = (),
+    keep_after_epoch: int | None = None,
+) -> CleanUp:
+    """Remove what is obsolete. ``catalog`` is the present one, and no compaction is running.
+
+    ``keep``: names of files that somebody reads, the working files (``run...``) of an open store among them.
+    ``keep_after_epoch``: reads as of this epoch and later ones stay possible, if they are now.
+
+    Durability: when it returns, the files are gone for good. A crash at any point leaves a store with the same content.
+    Raises: Corruption if a part is not there or has not its size: then nothing was removed; ValueError if ``catalog``
+        is not the present one; DiskError, DiskFull: then some are removed, and trying again goes on from there.
+    """
+    if catalogs.load(files, folder).generation != catalog.generation:
+        raise ValueError(f"generation {catalog.generation} is not that of the catalog in {folder}")
+    catalogs.check_parts(files, folder, catalog)
+    plan = _plan(files, folder, catalog, keep, keep_after_epoch)
+    freed = 0
+    for names in (plan.formers, plan.others):
+        if names:
+            sizes = [size_of(files, folder, name) or 0 for name in names]
+            rewrite.remove(files, folder, names)
+            freed += sum(sizes)
+    there = set(_list(files, folder))
+    left = tuple(name for name in catalog.merged if name in there)
+    if left != catalog.merged:
+        catalog = replace(catalog, merged=left)
+        catalogs.replace(files, folder, catalog)
+    return CleanUp([*plan.formers, *plan.others], freed, plan.kept, catalog)
+
+
+def _plan(files: Files, folder: str, catalog: Catalog, keep: Collection[str], keep_after_epoch: int | None) -> _Plan:
+    names = _list(files, folder)
+    formers = _formers(files, folder, names)
+    oldest = catalog
+    if keep_after_epoch is not None:
+        oldest = _oldest_needed([*(former for former in formers.values() if former), catalog], keep_after_epoch)
+    needed = {part.name for known in (catalog, oldest) for part in known.parts}
+    needed |= in_progress(files, folder)
+    newest_epoch_file = max(
+        (parsed for name in names if name.startswith("epoch.") and (parsed := parse(name)) is not None), default=None
+    )
+    could_go: list[str] = []
+    within_reach: list[str] = []
+    merged = set(catalog.merged)
+    for name in names:
+        epoch = catalogs.rotated_epoch(name)
+        if epoch is not None:
+            is_merged = name in merged or (not catalogs.is_rotated_pwal(name) and epoch <= catalog.epoch)
+            if not is_merged or (newest_epoch_file is not None and name == newest_epoch_file.name):
+                continue
+            (within_reach if epoch > oldest.epoch else could_go).append(name)
+        elif catalogs.part_generation(name) is not None:
+            if name not in needed:
+                could_go.append(name)
+            elif name not in {part.name for part in catalog.parts}:
+                within_reach.append(name)
+        elif name in formers:
+            former = formers[name]
+            is_base = former is not None and former is oldest
+            (within_reach if is_base else could_go).append(name)
+        elif _RUN.fullmatch(name) and name not in needed:
+            could_go.append(name)
+    goes = [name for name in could_go if name not in keep]
+    # Oldest first.
+    goes.sort(key=lambda name: (catalogs.rotated_epoch(name) or catalogs.part_generation(name) or 0, name))
+    kept = sorted({*within_reach, *(name for name in could_go if name in keep)})
+    return _Plan(
+        [name for name in goes if name in formers],
+        [name for name in goes if name not in formers],
+        kept,
+    )
+
+
+def _formers(files: Files, folder: str, names: list[str]) -> dict[str, Catalog | None]:
+    """Former catalogs by file name; None for one from which nothing can be read."""
+    formers: dict[str, Catalog | None] = {}
+    for name in names:
+        generation = catalogs.former_generation(name)
+        if generation is not None:
+            formers[name] = usable_former(files, folder, generation)
+    return formers
+
+
+def usable_former(files: Files, folder: str, generation: int) -> Catalog | None:
+    try:
+        former = catalogs.load_former(files, folder, generation)
+        if former is not None:
+            catalogs.check_parts(files, folder, former)
+    except (Corruption, WrongFormat):
+        return None
+    return former
+
+
+def _oldest_needed(known: list[Catalog], epoch: int) -> Catalog:
+    """The catalog from which a read as of ``epoch`` begins; if none reaches back so far, the one that does the most."""
+    known = sorted(known, key=lambda catalog: (catalog.epoch, catalog.generation))
+    reaching = [catalog for catalog in known if catalog.epoch <= epoch]
+    return reaching[-1] if reaching else known[0]
+
+
+def in_progress(files: Files, folder: str) -> set[str]:
+    """Files that a compaction goes on from, by what it wrote down."""
+    try:
+        file = open_for_reading(files, folder, PROGRESS)
+    except FileNotFoundError:
+        return set()
+    try:
+        text = read_at(file, 0, file.size())
+    finally:
+        file.close()
+    return {match.decode("ascii") for match in _IN_PROGRESS.findall(text)}
+
+
+def _list(files: Files, folder: str) -> list[str]:
+    try:
+        return files.list(folder)
+    except OSError as error:
+        raise from_os(error, "list the folder", folder) from error
+
+
+def size_of(files: Files, folder: str, name: str) -> int | None:
+    """None: the file is not there."""
+    try:
+        file = open_for_reading(files, folder, name)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.size()
+    except OSError as error:
+        raise from_os(error, "look at the file", join(folder, name)) from error
+    finally:
+        file.close()

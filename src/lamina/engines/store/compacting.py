@@ -1,0 +1,267 @@
+"""Compaction: rotated files and the parts of the store become new parts.
+
+The places of all parts lie in order, and each part owns those from its first one up to the first one of the next. Where
+nothing new falls into its range, and no clear concerns it, a part is kept as it is. What is rewritten is cut into parts
+anew, across the borders of neighbours that are rewritten too.
+
+Entries that a newer one of the same key or a clear has made void are left out. So are removes and clears up to the
+boundary: everything older is here, and the store takes nothing older any more.
+
+Nothing that is there is changed, and nothing counts before a catalog names it, which is the caller's to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from lamina.engines.store import catalog as catalogs
+from lamina.engines.store import codec, compaction_progress
+from lamina.engines.store.catalog import Part
+from lamina.engines.store.columns import Columns
+from lamina.engines.store.compaction_progress import Done
+from lamina.engines.store.compaction_task import Outcome as Outcome
+from lamina.engines.store.compaction_task import Progress
+from lamina.engines.store.compaction_task import Task as Task
+from lamina.engines.store.gathering import Gathering
+from lamina.engines.store.merging import Feed, Run, culled, merged
+from lamina.engines.store.sorted_file import SortedFile, SortedWriter
+from lamina.engines.store.storages import Storages
+from lamina.errors import LogLocked, Stopped, from_os
+from lamina.log.files import Files, FolderLock, join
+from lamina.log.segment import open_for_reading
+
+_SMALL: Final = 4  # a part is small below this fraction of its size
+_Range = tuple[Part | None, bytes, bytes | None]  # a part and where its range begins and ends
+
+
+def compact(
+    files: Files,
+    task: Task,
+    *,
+    progress: Progress = lambda done, total: None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Write the parts of a new generation, going on from where the same task was cut short.
+
+    Durability: when it returns, all parts are synced, and so is the folder; the catalog was not touched. What was done
+        stays noted until ``compaction_progress.remove``, which the caller owes once the catalog is committed.
+    Raises: Corruption, WrongFormat, DiskFull, DiskError; Stopped; LogLocked if another process is at it. Then nothing
+        is left but finished parts, from which the same task goes on; another one removes them.
+    """
+    lock = _lock(files, task)
+    try:
+        done = compaction_progress.remove_leftovers(files, task)
+        try:
+            return _Compaction(files, task, done, progress, is_stopped).run()
+        except BaseException:
+            compaction_progress.clean_up_quietly(files, task)
+            raise
+    finally:
+        lock.release()
+
+
+def _lock(files: Files, task: Task) -> FolderLock:
+    path = compaction_progress.lock_path(task.folder)
+    try:
+        lock = files.lock(path)
+    except OSError as error:
+        raise from_os(error, "lock the folder", path) from error
+    if isinstance(lock, str):
+        raise LogLocked(f"{task.folder}: {lock} is compacting", hint="wait until it is done, or has ended")
+    return lock
+
+
+class _Compaction:
+    def __init__(
+        self, files: Files, task: Task, done: Done, progress: Progress, is_stopped: Callable[[], bool]
+    ) -> None:
+        self._files, self._task, self._progress, self._is_stopped = files, task, progress, is_stopped
+        self._done = done
+        self._parts = list(done.parts)
+        self._writer: SortedWriter | None = None
+        self._next_number = sum(catalogs.part_generation(part.name) == task.generation for part in done.parts)
+        self._old = [part for part in task.catalog.parts if part.entries]
+        self._input_bytes = sum(self._size(name) for name in task.inputs)
+        self._old_bytes = sum(part.bytes for part in self._old)
+        self._new_entries = self._new_taken = self._written = 0
+        self._old_left = 0.0  # bytes of the part that is being merged
+        self._old_done = 0
+
+    def run(self) -> Outcome:
+        if self._done.start is None:
+            assert self._done.storages is not None
+            return self._outcome(self._done.storages, 0)
+        gathering = Gathering(self._files, self._task, self._step)
+        try:
+            gathering.gather()
+            storages = Storages()
+            storages.add(self._task.catalog.storages)
+            storages.add(gathering.storages)
+            self._new_entries = gathering.entries()
+            self._merge(self._counted(culled(gathering.run(self._done.start), storages)), storages, self._done.start)
+        finally:
+            if self._writer is not None:
+                self._writer.abandon()
+            gathering.close()
+        kept = _still_needed(storages, self._task.until)
+        if len(self._parts) > self._kept():
+            compaction_progress.save(self._files, self._task, Done(tuple(self._parts), None, kept))
+        return self._outcome(kept, gathering.read)
+
+    # -- merging -----------------------------------------------------------------------------------------------------
+
+    def _merge(self, new: Run, storages: Storages, start: bytes) -> None:
+        feed = Feed(new)
+        before = self._task.catalog.storages.cleared
+        cleared = {
+            codec.NUMBER.pack(storage)
+            for storage, version in storages.cleared.items()
+            if version > before.get(storage, b"")
+        }
+        for part, begin, end in self._ranges():
+            if end is not None and end <= start:
+                continue  # done before it was cut short
+            first = feed.first()
+            is_touched = (
+                part is None
+                or begin < start
+                or (first is not None and (end is None or first < end))
+                or any(part.first[:8] <= storage <= part.last[:8] for storage in cleared)
+                # A small one is taken along with what stands before it.
+                or (self._writer is not None and part.bytes < self._task.part_bytes // _SMALL)
+            )
+            if part is not None and not is_touched:
+                self._finish_part()
+                self._parts.append(part)
+            elif part is None:
+                self._write(culled(feed.before(end), storages, self._task.until))
+            else:
+                self._rewrite(part, max(begin, start), feed.before(end), storages)
+            self._old_done += part.bytes if part else 0
+            self._tell()
+        self._finish_part()
+
+    def _ranges(self) -> Iterator[_Range]:
+        if not self._old:
+            yield None, b"", None
+        for number, part in enumerate(self._old):
+            begin = part.first if number else b""
+            yield part, begin, self._old[number + 1].first if number + 1 < len(self._old) else None
+
+    def _rewrite(self, part: Part, start: bytes, new: Run, storages: Storages) -> None:
+        file = SortedFile.open(self._files, self._task.folder, part.name, part)
+        try:
+            runs = [self._going_down(part, file.batches(start)), new]
+            self._write(culled(merged(runs), storages, self._task.until))
+        finally:
+            self._old_left = 0
+            file.close()
+
+    def _going_down(self, part: Part, run: Run) -> Run:
+        """Keep an eye on how much of a part is still to come."""
+        self._old_left = part.bytes
+        for piece in run:
+            self._old_left -= part.bytes * len(piece[0]) / part.entries
+            yield piece
+
+    def _counted(self, run: Run) -> Run:
+        for piece in run:
+            self._new_taken += len(piece[0])
+            yield piece
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def _write(self, run: Run) -> None:
+        for piece in run:
+            self._tell()
+            self._write_piece(piece)
+
+    def _write_piece(self, piece: Columns) -> None:
+        places, items = piece
+        while places:
+            writer = self._writer or self._new_part()
+            taken = writer.add_many(places, items, self._full(writer))
+            self._written += taken
+            places, items = places[taken:], items[taken:]
+            if writer.bytes >= self._full(writer):
+                self._finish_part()
+
+    def _full(self, writer: SortedWriter) -> int:
+        """How many bytes the part may have: half as many again if little would be left for the next."""
+        size = self._task.part_bytes
+        if self._old:
+            left = self._old_left
+        else:
+            left = (self._new_entries - self._written) * writer.bytes / max(writer.entries, 1)
+        return size if left >= size // _SMALL else size + size // 2
+
+    def _new_part(self) -> SortedWriter:
+        name = catalogs.part_name(self._task.generation, self._next_number)
+        path = join(self._task.folder, name)
+        self._writer = SortedWriter(self._files, path, generation=self._task.generation, part=self._next_number)
+        self._next_number += 1
+        return self._writer
+
+    def _finish_part(self) -> None:
+        if self._writer is not None:
+            self._parts.append(self._writer.finish())
+            self._writer = None
+            # Behind the last place: nothing is between a place and the same with a zero behind it.
+            start = self._parts[-1].last + b"\0"
+            compaction_progress.save(self._files, self._task, Done(tuple(self._parts), start))
+
+    # -- what is said of it ------------------------------------------------------------------------------------------
+
+    def _step(self, done: int) -> None:
+        self._check()
+        self._progress(done, 2 * self._input_bytes + self._old_bytes)
+
+    def _tell(self) -> None:
+        self._check()
+        share = self._new_taken / self._new_entries if self._new_entries else 1
+        done = int(self._input_bytes * (1 + min(share, 1))) + self._old_done
+        self._progress(done, 2 * self._input_bytes + self._old_bytes)
+
+    def _check(self) -> None:
+        if self._is_stopped():
+            raise Stopped("the compaction was given up", hint="the next one goes on from there")
+
+    def _size(self, name: str) -> int:
+        try:
+            file = open_for_reading(self._files, self._task.folder, name)
+        except FileNotFoundError as error:
+            raise from_os(error, "open the file", join(self._task.folder, name)) from error
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _kept(self) -> int:
+        return sum(catalogs.part_generation(part.name) != self._task.generation for part in self._parts)
+
+    def _outcome(self, storages: Storages, read: int) -> Outcome:
+        kept = self._kept()
+        return Outcome(
+            parts=tuple(self._parts),
+            storages=storages,
+            entries_read=read,
+            entries_live=sum(part.entries for part in self._parts),
+            bytes_before=self._input_bytes + self._old_bytes,
+            bytes_after=sum(part.bytes for part in self._parts),
+            parts_kept=kept,
+            parts_written=len(self._parts) - kept,
+        )
+
+
+def _still_needed(storages: Storages, until: int) -> Storages:
+    """Without clears up to the boundary, and without storages that were dropped up to there."""
+    boundary = codec.NUMBER.pack(until)
+    needed = Storages()
+    needed.cleared = {storage: version for storage, version in storages.cleared.items() if version[:8] > boundary}
+    needed.there = {
+        storage: (version, is_there)
+        for storage, (version, is_there) in storages.there.items()
+        if is_there or version[:8] > boundary
+    }
+    return needed

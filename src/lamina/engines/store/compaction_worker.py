@@ -1,0 +1,115 @@
+"""Compacting in a process of its own, so that the server's has all its time for clients (elsewhere.py)."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import Any, Final
+
+from lamina.engines import elsewhere
+from lamina.engines.elsewhere import EndedEarly
+from lamina.engines.elsewhere import Stopper as Stopper
+from lamina.engines.store import compaction_progress
+from lamina.engines.store.compacting import Outcome, Task, compact
+from lamina.engines.store.compaction_task import Progress
+from lamina.errors import (
+    Corruption,
+    DiskError,
+    DiskFull,
+    LaminaError,
+    LogLocked,
+    Stopped,
+    StorageError,
+    WrongFormat,
+)
+from lamina.log.files import Files
+from lamina.log.files.real import RealFiles
+
+_MODULE: Final = "lamina.engines.store.compaction_worker"
+_STEPS: Final = 200  # lines about how far it is, at most
+_ERRORS: Final[dict[str, type[LaminaError]]] = {
+    error.code: error for error in (DiskFull, DiskError, LogLocked, Stopped, StorageError)
+}
+
+
+def compact_elsewhere(
+    files: Files,
+    task: Task,
+    progress: Progress = lambda done, total: None,
+    stopper: Stopper | None = None,
+) -> Outcome:
+    """``compact`` in another process if the files are real, else here. Raises: as ``compact``.
+
+    Durability: as ``compact``.
+    """
+    stopper = Stopper() if stopper is None else stopper
+    if type(files) is not RealFiles:
+        return compact(files, task, progress=progress, is_stopped=lambda: stopper.is_stopped)
+
+    def is_last(answer: dict[str, Any]) -> bool:
+        if "progress" in answer:
+            progress(*answer["progress"])
+        return "progress" not in answer
+
+    try:
+        answer = elsewhere.ask(_MODULE, task.as_dict(), stopper, "compacts", is_last)
+    except EndedEarly:
+        _clean_up(files, task)
+        if stopper.is_stopped:
+            raise Stopped("the compaction was given up", hint="the next one goes on from there") from None
+        raise
+    if "outcome" in answer:
+        return Outcome.from_dict(answer["outcome"])
+    raise _error(answer["error"])
+
+
+def _clean_up(files: Files, task: Task) -> None:
+    """What a process leaves that was killed."""
+    with suppress(OSError):
+        lock = files.lock(compaction_progress.lock_path(task.folder))
+        if not isinstance(lock, str):
+            compaction_progress.clean_up_quietly(files, task)
+            lock.release()
+
+
+def _error(facts: dict[str, Any]) -> LaminaError:
+    if facts["code"] == Corruption.code:
+        return Corruption(facts["file"], facts["offset"], facts["reason"], hint=facts["hint"])
+    if facts["code"] == WrongFormat.code:
+        return WrongFormat(facts["file"], facts["reason"], hint=facts["hint"])
+    message, hint, code = facts.pop("message"), facts.pop("hint"), facts.pop("code")
+    return _ERRORS.get(code, StorageError)(message, hint=hint, **facts)
+
+
+# -- the other process -----------------------------------------------------------------------------------------------
+
+
+class _Teller:
+    """Says how far it is, and not too often."""
+
+    def __init__(self) -> None:
+        self._said = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        share = done * _STEPS // max(total, 1)
+        if share > self._said:
+            self._said = share
+            try:
+                elsewhere.tell({"progress": [done, total]})
+            except BrokenPipeError:  # nobody is there any more
+                raise KeyboardInterrupt from None
+
+
+def main() -> int:
+    try:
+        outcome = compact(RealFiles(), Task.from_dict(elsewhere.take_task()), progress=_Teller())
+        elsewhere.tell({"outcome": outcome.as_dict()})
+    except LaminaError as error:
+        elsewhere.tell({"error": error.as_dict()})
+    except KeyboardInterrupt:
+        return 1  # nobody waits for an answer, and nothing was left behind but what the next one goes on from
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

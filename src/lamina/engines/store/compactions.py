@@ -1,0 +1,246 @@
+"""Compactions of an open store: one at a time, each behind a rotation, committed by the catalog.
+
+    1 rotate: the boundary and the rotated files, from the answer and not from the folder
+    2 inputs: rotated files that the catalog does not call merged; none: nothing to do
+    3 write new parts, in a process of its own (compaction_worker.py)
+    4 save the catalog that names them, and the inputs as merged      <- commit point
+    5 readers go over to the new parts
+
+Inputs and former parts stay until they are cleaned up (cleaning.py), which needs another call.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+from lamina.engines.elsewhere import Stopper
+from lamina.engines.store import catalog as catalogs
+from lamina.engines.store import cleaning, compaction_progress
+from lamina.engines.store.baseline import Baseline
+from lamina.engines.store.catalog import Catalog
+from lamina.engines.store.cleaning import CleanUp
+from lamina.engines.store.compaction_task import Outcome, Task
+from lamina.engines.store.compaction_worker import compact_elsewhere
+from lamina.engines.store.engine import StoreEngine
+from lamina.engines.store.rotation import Rotated
+from lamina.engines.store.view import Layer
+from lamina.errors import Stopped, StorageError
+
+logger = logging.getLogger("lamina.store")
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionReport:
+    """What a compaction did."""
+
+    generation: int
+    epoch: int
+    inputs: tuple[str, ...]
+    """Rotated files that are in the parts now; none: nothing was new, and nothing was done."""
+    entries_read: int = 0
+    entries_live: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    parts_kept: int = 0
+    parts_written: int = 0
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+class Compactions:
+    """Of one store. Threads: safe from any thread; who comes second waits."""
+
+    def __init__(self, engine: StoreEngine) -> None:
+        self._engine = engine
+        self._one = threading.Lock()
+        self._stopper: Stopper | None = None
+        self._is_stopped = False
+        self._guard = threading.Lock()
+        self.last_at = engine.clock.monotonic()
+        """When the last one ended."""
+
+    def compact(self, progress: Progress = lambda done, total: None) -> CompactionReport:
+        """Compact now, or when the one that is going on has ended.
+
+        Durability: when it returns, the new catalog counts for good.
+        Raises: Stopped if it was given up; StorageError: then the store is as it was, and the next one tries again.
+        """
+        with self._one:
+            stopper = self._begin()
+            engine = self._engine
+            start = engine.clock.monotonic()
+            try:
+                layers: list[Layer] = []
+                request = engine.request_rotation(lambda: layers.extend(engine.view.freeze()))
+                stopper.ends_by(lambda: request.fail(Stopped("the compaction was given up", hint="ask again")))
+                rotated = request.wait()
+                stopper.ends_by(None)
+                if stopper.is_stopped:
+                    raise Stopped("the compaction was given up", hint="ask again")
+                return self._compact(rotated, layers, progress, stopper, start)
+            finally:
+                self.last_at = engine.clock.monotonic()
+                with self._guard:
+                    self._stopper = None
+
+    def _begin(self) -> Stopper:
+        with self._guard:
+            if self._is_stopped:
+                raise Stopped("the store is being closed", hint="open it and ask again")
+            self._stopper = Stopper()
+            return self._stopper
+
+    def _compact(
+        self, rotated: Rotated, layers: list[Layer], progress: Progress, stopper: Stopper, start: float
+    ) -> CompactionReport:
+        engine = self._engine
+        catalog = engine.catalog
+        inputs = self._inputs(rotated)
+        if not inputs:
+            return CompactionReport(catalog.generation, catalog.epoch, ())
+        sizes = [cleaning.size_of(engine.files, engine.folder, name) or 0 for name in inputs]
+        before = sum(sizes) + sum(part.bytes for part in catalog.parts)
+        read = written = 0
+        half_done = self._half_done(inputs, rotated.epoch)
+        if half_done is not None and len(half_done.inputs) < len(inputs):
+            outcome = compact_elsewhere(engine.files, half_done, progress, stopper)
+            # What is in memory holds more than this: it stays in front of the new parts.
+            self._commit(half_done, outcome, rotated, [engine.baseline])
+            read, written = outcome.entries_read, outcome.parts_written
+            half_done = None
+        task = half_done or self._task(self._inputs(rotated), rotated.epoch)
+        outcome = compact_elsewhere(engine.files, task, progress, stopper)
+        self._commit(task, outcome, rotated, [*layers, engine.baseline])
+        return CompactionReport(
+            generation=task.generation,
+            epoch=task.until,
+            inputs=inputs,
+            entries_read=read + outcome.entries_read,
+            entries_live=outcome.entries_live,
+            bytes_before=before,
+            bytes_after=outcome.bytes_after,
+            parts_kept=outcome.parts_kept,
+            parts_written=written + outcome.parts_written,
+            seconds=engine.clock.monotonic() - start,
+        )
+
+    def _inputs(self, rotated: Rotated) -> tuple[str, ...]:
+        merged = frozenset(self._engine.catalog.merged)
+        return tuple(name for name in rotated.files if catalogs.is_rotated_pwal(name) and name not in merged)
+
+    def _task(self, inputs: tuple[str, ...], until: int) -> Task:
+        engine = self._engine
+        return Task(
+            folder=engine.folder,
+            inputs=inputs,
+            after=engine.catalog.epoch,
+            until=until,
+            voids=tuple(engine.voids),
+            catalog=engine.catalog,
+            generation=engine.catalog.generation + 1,
+            memory_bytes=engine.options.memory_bytes,
+            part_bytes=engine.options.part_bytes,
+        )
+
+    def _half_done(self, inputs: tuple[str, ...], until: int) -> Task | None:
+        """One that was cut short, by a crash or because it was given up: it is gone on with first."""
+        engine = self._engine
+        found = compaction_progress.unfinished(engine.files, engine.folder)
+        if found is None or found.generation != engine.catalog.generation + 1:
+            return None
+        if not engine.catalog.epoch < found.epoch <= until or not set(found.merged) <= set(inputs):
+            return None
+        return self._task(tuple(name for name in inputs if name in found.merged), found.epoch)
+
+    def _commit(self, task: Task, outcome: Outcome, rotated: Rotated, gone: list[Layer]) -> None:
+        engine = self._engine
+        epochs = {name for name in rotated.files if (catalogs.rotated_epoch(name) or 0) <= task.until}
+        merged = {*engine.catalog.merged, *task.inputs, *(name for name in epochs if name.startswith("epoch"))}
+        catalog = Catalog(
+            generation=task.generation,
+            epoch=task.until,
+            parts=outcome.parts,
+            storages=outcome.storages,
+            merged=tuple(name for name in engine.rotated if name in merged),
+            time_ns=engine.clock.now_ns(),
+        )
+        baseline = Baseline.open(engine.files, engine.folder, catalog, engine.baseline)
+        try:
+            catalogs.save(engine.files, engine.folder, catalog)
+        except StorageError:
+            # If the very last sync failed it is the catalog, though a power cut may still bring back the one before.
+            # Going on from that one, the next compaction would write over the parts that this one names.
+            if self._is_there(catalog):
+                self._go_over(catalog, baseline, gone)
+            raise
+        self._go_over(catalog, baseline, gone)
+        try:
+            compaction_progress.remove(engine.files, engine.folder)
+        except StorageError as error:  # it is committed; opening removes what is left
+            logger.warning("%s", error)
+
+    def _is_there(self, catalog: Catalog) -> bool:
+        try:
+            return catalogs.load(self._engine.files, self._engine.folder).generation == catalog.generation
+        except StorageError:
+            return False
+
+    def _go_over(self, catalog: Catalog, baseline: Baseline, gone: list[Layer]) -> None:
+        engine = self._engine
+        with engine.lock:
+            engine.catalog, engine.baseline = catalog, baseline
+        engine.view.replace(gone, [baseline])
+
+    def clean_up(self, keep_after_epoch: int | None = None) -> CleanUp:
+        """Remove what compactions made obsolete; who reads it goes on reading. Raises: StorageError."""
+        with self._one:
+            engine = self._engine
+            done = cleaning.clean_up(
+                engine.files, engine.folder, engine.catalog, keep=engine.runs, keep_after_epoch=keep_after_epoch
+            )
+            removed = frozenset(done.removed)
+            with engine.lock:
+                engine.catalog = done.catalog
+                engine.rotated[:] = [name for name in engine.rotated if name not in removed]
+            return done
+
+    def dead_ratio(self) -> float:
+        """The part of all bytes that are out of date, by a sample: what is not in the parts yet, and is older than
+        another entry, or makes one in the parts older. Raises: StorageError."""
+        engine = self._engine
+        logged = engine.logged_bytes()
+        parts = sum(part.bytes for part in engine.catalog.parts)
+        kept, replacing = engine.view.overlap(engine.baseline)
+        dead = max(logged - kept, 0) + kept * replacing
+        return min(dead / (logged + parts), 1.0) if logged else 0.0
+
+    def stop(self) -> None:
+        """Give up the one that is going on, and let none begin any more."""
+        with self._guard:
+            self._is_stopped = True
+            stopper = self._stopper
+        if stopper is not None:
+            stopper.stop()
+        with self._one:  # it ends in order
+            return
+
+    @contextmanager
+    def paused(self) -> Iterator[Stopper]:
+        """Neither a compaction nor a clean-up goes on meanwhile. ``stop`` ends what is told to the stopper.
+
+        Raises: Stopped if the store is being closed.
+        """
+        with self._one:
+            try:
+                yield self._begin()
+            finally:
+                with self._guard:
+                    self._stopper = None

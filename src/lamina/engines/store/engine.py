@@ -1,0 +1,267 @@
+"""The store: channels write sessions, epochs are switched, files rotated (what becomes of that: settling.py)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import count
+
+from lamina.clock import Clock, SystemClock
+from lamina.engines.store import codec, inputs
+from lamina.engines.store.baseline import Baseline
+from lamina.engines.store.channel import Channel, Session, Written
+from lamina.engines.store.inputs import Progress
+from lamina.engines.store.opening import open_store
+from lamina.engines.store.options import StoreOptions
+from lamina.engines.store.rotation import Rotated, RotationRequest, stopped
+from lamina.engines.store.settling import Settling
+from lamina.engines.store.sorted_file import SortedFile
+from lamina.engines.store.view import Snapshot
+from lamina.errors import BadEntry, LaminaError, LogClosed, LogFailed, StorageError
+from lamina.log.commit import Committer
+from lamina.log.files import Files, join
+from lamina.log.files.real import RealFiles
+from lamina.log.packed import Packed
+
+logger = logging.getLogger("lamina.store")
+
+MOST_CHANNELS = 10_000
+
+
+class StoreEngine(Settling):
+    """Open it with ``StoreEngine.open``. Threads: every method is safe from any thread."""
+
+    @classmethod
+    def open(
+        cls,
+        folder: str,
+        *,
+        options: StoreOptions | None = None,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        committer: Committer | None = None,
+        progress: Progress = lambda done, total: None,
+    ) -> StoreEngine:
+        """Become the writer of the store in ``folder``, making it if need be. No thread is started.
+
+        Durability: what can be read after this is synced.
+        Raises: LogLocked; Corruption, WrongFormat (with file and byte; nothing was changed); DiskError, DiskFull.
+        """
+        files = RealFiles() if files is None else files
+        clock, options = clock or SystemClock(), options or StoreOptions()
+        opened = open_store(files, folder, clock, options, progress)
+        engine = cls(opened, folder, files, clock, options, committer)
+        try:
+            engine.epoch_log.begin()
+            engine._forget_spent(opened.spent)
+        except BaseException:
+            opened.gathered.close(files, folder)
+            opened.held.release()
+            raise
+        return engine
+
+    def _forget_spent(self, name: str | None) -> None:
+        if name is not None:
+            inputs.remove_quietly(self.files, join(self.folder, name))
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def channel(self, number: int | None = None) -> Channel:
+        """A channel: the one of that number, or the next new one. Raises: BadEntry."""
+        with self.lock:
+            if number is None:
+                number = next(each for each in count() if each not in self.channels)
+            if not isinstance(number, int) or not 0 <= number < MOST_CHANNELS:
+                raise BadEntry(f"{number!r} is no channel", hint=f"give a number from 0 to {MOST_CHANNELS - 1}")
+            channel = self.channels.get(number)
+            if channel is None:
+                channel = self.channels[number] = Channel(self, number, self._last_ns.get(number, 0))
+                self._counter.add_channel(number)
+            return channel
+
+    def begin(self, channel: Channel) -> Session:
+        """Use ``channel.begin``."""
+        with self.lock:
+            self.check_open()
+            if channel.session is not None:
+                raise BadEntry(f"channel {channel.number} has a session already", hint="end it first")
+            channel.session = Session(self, channel, self._counter.begin(channel.number))
+            return channel.session
+
+    def end(self, channel: Channel, session: Session, packed: Packed | None) -> None:
+        """Use ``session.end`` or ``session.abort``."""
+        written: Written | None = None
+        try:
+            if packed is not None:
+                with self.lock:
+                    self.check_open()
+                    session.is_ending = True
+                written = channel.write(session.epoch, packed)
+        except LogFailed as error:
+            self.fail(error)
+            raise
+        finally:
+            with self.lock:
+                if channel.session is session:  # not given up by close meanwhile
+                    channel.session = None
+                    self._counter.end(channel.number, wrote=written is not None)
+                    if written is not None:
+                        self._pending.append(written)
+                elif written is not None:
+                    raise LogClosed(f"{self.folder}: the store was closed", hint="open it again")
+                session.is_ending = False
+                self._ended.notify_all()
+                is_due = session.epoch < self._counter.current or bool(self._rotations.begun)
+        if is_due or not self.is_ticking:
+            self.nudge()
+
+    def check_version(self, version: tuple[int, int], epoch: int) -> None:
+        """Raises: BadEntry for a version that cannot be chosen in a session of ``epoch``."""
+        major, minor = version
+        if not (0 <= major <= codec.MOST and 0 <= minor <= codec.MOST):
+            raise BadEntry(f"{major}.{minor} is no version", hint="give two numbers of 64 bits")
+        if major == codec.MOST:
+            raise BadEntry(f"version {major}.{minor} leaves none that is larger", hint="give a smaller major version")
+        if self.floor and major <= self.floor < epoch:
+            raise BadEntry(
+                f"version {major}.{minor} is too old: everything up to epoch {self.floor} was compacted",
+                hint=f"give a major version above {self.floor}",
+            )
+        self.versions.note(major, minor)
+
+    # -- epochs ------------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The present one, that of sessions that begin now."""
+        return self._counter.current
+
+    @property
+    def last_epoch(self) -> int:
+        """The last one that is durable."""
+        return self._counter.informed
+
+    @property
+    def recorded_epoch(self) -> int:
+        """The last one that the epoch file names; those behind it up to ``last_epoch`` hold nothing."""
+        return self._counter.recorded
+
+    def switch_epoch(self, epoch: int | None = None) -> int:
+        """End the present epoch; the next one is ``epoch``, or one more. Returns it. Serves one request to rotate.
+
+        Raises: BadEntry if it is not larger; LogClosed, LogFailed.
+        """
+        with self.lock:
+            self.check_open()
+            counter = self._counter
+            epoch = counter.current + 1 if epoch is None else epoch
+            counter.check(epoch)
+            if epoch > counter.current:
+                # Marked before a session of the next epoch can begin: none of its entries gets into a rotated file.
+                request = self._rotations.begin_next(counter.current, set(self.channels))
+                if request is not None:
+                    request.known = frozenset(self.rotated)
+                    if request.at_boundary is not None:
+                        self.floor = max(self.floor, counter.current)
+                    for channel in self.channels.values():
+                        channel.mark(counter.current)
+                counter.switch(epoch)
+                self.switched_at = self.clock.monotonic()
+        self.nudge()
+        return epoch
+
+    def needs_switch(self) -> bool:
+        """Somebody waits for the end of the present epoch, or something was written in it."""
+        with self.lock:
+            return self._counter.is_waiting() or self.is_urgent()
+
+    def is_urgent(self) -> bool:
+        """The epoch should not wait for its time."""
+        with self.lock:
+            return bool(self._rotations.queue) or self.waiters.wants(self._counter.current)
+
+    # -- rotation ----------------------------------------------------------------------------------------------------
+
+    def request_rotation(self, at_boundary: Callable[[], None] | None = None) -> RotationRequest:
+        """Ask for the files to be rotated at the next switch that serves no other request. Wait for the answer.
+
+        Raises: LogClosed, LogFailed.
+        """
+        request = RotationRequest(at_boundary)
+        with self.lock:
+            self.check_open()
+            self._rotations.ask(request)
+        self.nudge()
+        return request
+
+    def rotate(self, timeout: float | None = None) -> Rotated:
+        """Rotate the files; waits for a switch of the epoch and for the sessions that are open then.
+
+        Raises: Stopped if the store is closed meanwhile; StorageError; TimeoutError.
+        """
+        return self.request_rotation().wait(timeout)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """What is durable now, and stays as it is while it is read."""
+        return self.view.snapshot()
+
+    # -- closing -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Make what has ended durable, give up what has not, and let the folder go. Closing twice does nothing.
+
+        Raises: StorageError; the folder is let go all the same.
+        """
+        with self.lock:
+            if self.is_closed:
+                return
+            self.is_closed = True
+            # A session that is at the disk would be there again after a restart: it ends first.
+            self._ended.wait_for(lambda: not any(self._is_ending(channel) for channel in self.channels.values()))
+            for channel in self.channels.values():
+                if channel.session is not None:
+                    channel.session = None
+                    self._counter.end(channel.number, wrote=False)
+            given_up = self._rotations.stop()
+            if self._counter.is_waiting():
+                self._counter.switch(self._counter.current + 1)
+        for request in given_up:
+            request.fail(stopped())
+        error: LaminaError | None = None
+        with self._disk:
+            try:
+                had_failed = self.failure is not None
+                self.settle()
+                self._keep_last_epoch()
+                error = None if had_failed else self.failure
+            except StorageError as problem:
+                error = problem
+            for close in (*(channel.close for channel in self.channels.values()), self.epoch_log.close):
+                try:
+                    close()
+                except StorageError as problem:
+                    error = error or problem
+            self._let_go()
+        self.waiters.fail(LogClosed(f"{self.folder}: the store is closed", hint="open it again"))
+        if error is not None:
+            raise error.with_traceback(None)
+
+    @staticmethod
+    def _is_ending(channel: Channel) -> bool:
+        return channel.session is not None and channel.session.is_ending
+
+    def _let_go(self) -> None:
+        for layer in self.view.layers:
+            if isinstance(layer, SortedFile | Baseline):
+                layer.close()
+        for name in self.runs:
+            inputs.remove_quietly(self.files, join(self.folder, name))
+        self._held.release()
+
+    def __enter__(self) -> StoreEngine:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()

@@ -1,0 +1,221 @@
+"""The epoch file: up to which epoch everything is safe, and which epochs never came to be.
+
+    durable  01  epoch(u64)  {channel(u16)  time(u64)}*                everything up to this epoch is on the disk; the
+                                                                       newest record of each channel that wrote since
+    head     02  epoch(u64)  voids(u32)  {first(u64)  last(u64)}*      the same at the start of a file, with all that
+                 files(u32)  {size(u16)  name}*                        earlier ones said: void epochs, rotated files,
+                 {channel(u16)  time(u64)}*                            and the newest record in those of each channel
+    void     03  first(u64)  last(u64)                                 these epochs do not count, now or ever
+
+Epochs that were not durable at a crash are void: opening says so here, in one synced record, and their sessions are
+passed over wherever they stand. So no other file is ever marked or cut for it, and they cannot come back when a later
+epoch becomes durable.
+
+The times of the channels vouch for their files: one that ends before its time has lost something that was durable.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lamina.errors import Corruption, from_os
+from lamina.log.attest import is_attested
+from lamina.log.files import Files, join
+from lamina.log.formats import EPOCH
+from lamina.log.frame import REASONS, Stop
+from lamina.log.naming import FileName, parse, sort_out
+from lamina.log.scan import FileScan
+from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
+
+DURABLE: Final = 1
+HEAD: Final = 2
+VOID: Final = 3
+NAME: Final = "epoch"
+
+_EPOCH: Final = struct.Struct(">BQ")
+_CHANNEL: Final = struct.Struct(">HQ")
+_RANGE: Final = struct.Struct(">QQ")
+_COUNT: Final = struct.Struct(">I")
+_SIZE: Final = struct.Struct(">H")
+
+
+@dataclass(slots=True)
+class Epochs:
+    """What epoch files say."""
+
+    durable: int = 0
+    voids: list[tuple[int, int]] = field(default_factory=list)
+    """First and last of each range."""
+    attested: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By channel: time of the newest record known to be safe, and the epoch at which that was said."""
+    files: tuple[str, ...] = ()
+    """Rotated files that were there when the file was begun."""
+    history: list[tuple[int, int]] = field(default_factory=list)
+    """(time, epoch): when each became durable."""
+    records: int = 0
+    in_active: int = 0
+    """Records of the active file, which may be none."""
+    last_ns: int = 0
+    torn_at: int | None = None
+    """Where a torn tail of the active file begins."""
+
+
+def durable(epoch: int, channels: Iterable[tuple[int, int]]) -> bytes:
+    """``channels``: (number, time of the newest synced record)."""
+    return _EPOCH.pack(DURABLE, epoch) + b"".join(_CHANNEL.pack(*channel) for channel in channels)
+
+
+def head(
+    epoch: int,
+    voids: Sequence[tuple[int, int]],
+    files: Sequence[str],
+    channels: Iterable[tuple[int, int]] = (),
+) -> bytes:
+    """``channels``: (number, time of the newest record in its rotated files), as far as that is known."""
+    parts = [_EPOCH.pack(HEAD, epoch), _COUNT.pack(len(voids)), *(_RANGE.pack(*each) for each in voids)]
+    parts.append(_COUNT.pack(len(files)))
+    for name in files:
+        parts += [_SIZE.pack(len(name)), name.encode()]
+    return b"".join([*parts, *(_CHANNEL.pack(*channel) for channel in channels)])
+
+
+def void(first: int, last: int) -> bytes:
+    return bytes([VOID]) + _RANGE.pack(first, last)
+
+
+def take(epochs: Epochs, time_ns: int, payload: bytes) -> None:
+    """Take one record. Raises: ValueError, struct.error if it is none."""
+    kind = payload[0] if payload else 0
+    if kind == DURABLE:
+        (_, epoch), rest = _EPOCH.unpack_from(payload), payload[_EPOCH.size :]
+        for channel, newest in _CHANNEL.iter_unpack(rest):
+            epochs.attested[channel] = newest, epoch
+        _is_durable(epochs, time_ns, epoch)
+    elif kind == HEAD:
+        _take_head(epochs, time_ns, payload)
+    elif kind == VOID:
+        first, last = _RANGE.unpack(payload[1:])
+        if not 0 < first <= last:
+            raise ValueError(f"epochs {first} to {last} cannot be void")
+        epochs.voids.append((first, last))
+        epochs.durable = max(epochs.durable, last)
+    else:
+        raise ValueError(f"there is no record of kind {kind} in an epoch file")
+
+
+def _take_head(epochs: Epochs, time_ns: int, payload: bytes) -> None:
+    _, epoch = _EPOCH.unpack_from(payload)
+    at = _EPOCH.size
+    (count,) = _COUNT.unpack_from(payload, at)
+    at += _COUNT.size
+    if count > (len(payload) - at) // _RANGE.size:
+        raise ValueError(f"{count} ranges do not fit into a record of {len(payload)} bytes")
+    voids = [_RANGE.unpack_from(payload, at + number * _RANGE.size) for number in range(count)]
+    at += count * _RANGE.size
+    (count,) = _COUNT.unpack_from(payload, at)
+    at += _COUNT.size
+    names = []
+    for _ in range(min(count, len(payload))):
+        (size,) = _SIZE.unpack_from(payload, at)
+        at += _SIZE.size + size
+        names.append(payload[at - size : at].decode("ascii"))
+    if at > len(payload) or (len(payload) - at) % _CHANNEL.size:
+        raise ValueError("the record has another size than its counts say")
+    for channel, newest in _CHANNEL.iter_unpack(payload[at:]):
+        # As of its newest file, not of this record: a compaction may take that before it takes what is behind it.
+        boundaries = [int(name.rpartition(".")[2]) for name in names if name.startswith(f"pwal_{channel:04d}.")]
+        epochs.attested[channel] = newest, max(boundaries, default=0)
+    epochs.voids = [(first, last) for first, last in voids]
+    epochs.files = tuple(names)
+    _is_durable(epochs, time_ns, epoch)
+
+
+def _is_durable(epochs: Epochs, time_ns: int, epoch: int) -> None:
+    if epoch < epochs.durable:
+        raise ValueError(f"epoch {epoch} behind epoch {epochs.durable}")
+    epochs.durable = epoch
+    epochs.history.append((time_ns, epoch))
+
+
+def read_file(files: Files, folder: str, name: FileName, epochs: Epochs, *, may_be_torn: bool) -> None:
+    """Take all records of one file. Raises: Corruption with file and byte, WrongFormat, DiskError."""
+    file = open_for_reading(files, folder, name.name)
+    try:
+        header = read_header(file)
+        size = file.size()
+        if may_be_torn and header_is_torn(header, EPOCH) and not is_attested(file, 0, size, 0, EPOCH):
+            epochs.torn_at = 0
+            return
+        check_header(file, name.name, EPOCH, header)
+        scan = FileScan(file, end=size)
+        last_ns = 0
+        for batch in scan:
+            last_ns = max(last_ns, batch.newest)
+            for at, time_ns in enumerate(batch.times):
+                payload = batch.payload(at)
+                epochs.last_ns = max(epochs.last_ns, time_ns)
+                if EPOCH.is_mark(payload):
+                    continue
+                epochs.records += 1
+                try:
+                    take(epochs, time_ns, payload)
+                except (ValueError, struct.error) as error:
+                    raise Corruption(name.name, batch.record_offset(at), str(error)) from error
+        if scan.why is not Stop.END:
+            if not may_be_torn:
+                raise Corruption(name.name, scan.stop, REASONS[scan.why])
+            if is_attested(file, scan.stop, size, last_ns, EPOCH):
+                # Taken for a torn tail it would make epochs void that were told to be durable.
+                raise Corruption(name.name, scan.stop, f"{REASONS[scan.why]}, though it was once synced")
+            epochs.torn_at = scan.stop
+    finally:
+        file.close()
+
+
+def names_of(names: Iterable[str]) -> list[FileName]:
+    """The epoch files among ``names``, oldest first; the active one is the last if it is there."""
+    return sort_out(names).of_stream(NAME)
+
+
+def read(files: Files, folder: str, names: Iterable[str]) -> Epochs:
+    """The newest epoch file that holds a record. Raises: Corruption, WrongFormat, DiskError; changes nothing."""
+    epochs = Epochs()
+    try:
+        for name in reversed(names_of(names)):
+            found = Epochs()
+            read_file(files, folder, name, found, may_be_torn=name.name == NAME)
+            epochs.last_ns = max(epochs.last_ns, found.last_ns)
+            if name.name == NAME:
+                epochs.torn_at, epochs.in_active = found.torn_at, found.records
+            if found.records:
+                found.last_ns, found.torn_at, found.in_active = epochs.last_ns, epochs.torn_at, epochs.in_active
+                return found
+    except OSError as error:
+        raise from_os(error, "read the epoch file in", folder) from error
+    return epochs
+
+
+def history(files: Files, folder: str, names: Iterable[str]) -> list[tuple[int, int]]:
+    """(time, epoch) of all epoch files that are there, oldest first. Raises: as ``read``."""
+    found: list[tuple[int, int]] = []
+    for name in names_of(names):
+        one = Epochs()
+        try:
+            read_file(files, folder, name, one, may_be_torn=name.name == NAME)
+        except FileNotFoundError:
+            continue  # cleaned up since the folder was listed
+        found += one.history
+    return found
+
+
+def active() -> FileName:
+    name = parse(NAME)
+    assert name is not None
+    return name
+
+
+def path(folder: str) -> str:
+    return join(folder, NAME)

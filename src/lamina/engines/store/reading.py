@@ -1,0 +1,84 @@
+"""Reading the file of a channel: the entries of those of its sessions that count go into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lamina.engines.store.fold import Fold, why_not
+from lamina.engines.store.table import Table
+from lamina.errors import Corruption
+from lamina.log.attest import is_attested
+from lamina.log.files import File, Files
+from lamina.log.formats import PWAL
+from lamina.log.frame import MAX_PAYLOAD, REASONS, Stop
+from lamina.log.scan import FileScan
+from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """What a file held."""
+
+    bytes: int
+    last_ns: int
+    """Time of its newest whole record."""
+    whole: int
+    """Bytes up to the end of the last whole record."""
+    why: Stop
+    """Why reading ended there."""
+
+    @property
+    def is_torn(self) -> bool:
+        return self.why is not Stop.END
+
+
+def fold_file(
+    files: Files,
+    folder: str,
+    name: str,
+    fold: Fold,
+    table: Table,
+    *,
+    may_be_torn: bool,
+    step: Callable[[int], Table | None] = lambda at: None,
+) -> FileRead:
+    """Take what counts of a file into ``table``. ``step`` is told how many bytes are done, and may give another table.
+
+    ``may_be_torn``: its end may be what a crash left; that is then in what is returned.
+    Raises: Corruption with file, byte and epoch; WrongFormat; DiskError; FileNotFoundError.
+    """
+    file = open_for_reading(files, folder, name)
+    try:
+        size = file.size()
+        header = read_header(file)
+        if may_be_torn and header_is_torn(header, PWAL):
+            return FileRead(size, 0, 0, Stop.TRUNCATED)
+        check_header(file, name, PWAL, header)
+        scan = FileScan(file, end=size)
+        last_ns = 0
+        for batch in scan:
+            taken = table.fold(batch.data, batch.times, batch.offsets, batch.lengths, fold)
+            if taken < len(batch.times):
+                reason = why_not(batch.payload(taken), fold)
+                raise Corruption(name, batch.record_offset(taken), f"not a record of a store: {reason}")
+            last_ns = max(last_ns, batch.newest)
+            following = step(batch.end)
+            table = table if following is None else following  # an empty one is false, and still the next
+        _check_end(file, name, scan, fold, size, last_ns, may_be_torn=may_be_torn)
+        return FileRead(size, last_ns, scan.stop, scan.why if scan.stop < size else Stop.END)
+    finally:
+        file.close()
+
+
+def _check_end(
+    file: File, name: str, scan: FileScan, fold: Fold, size: int, last_ns: int, *, may_be_torn: bool
+) -> None:
+    if fold.epoch and fold.counts:
+        reason = "the file ends" if scan.stop == size else REASONS[scan.why]
+        raise Corruption(name, scan.stop, f"{reason}, inside a session of epoch {fold.epoch}, which is durable")
+    if scan.stop == size:
+        return
+    if not may_be_torn or is_attested(file, scan.stop, size, last_ns, PWAL, MAX_PAYLOAD):
+        epoch = f", behind epoch {fold.newest_epoch}" if fold.newest_epoch else ""
+        raise Corruption(name, scan.stop, f"{REASONS[scan.why]}, though it was once synced{epoch}")

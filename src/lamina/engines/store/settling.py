@@ -1,0 +1,315 @@
+"""How epochs become durable, visible, and told: the part of the store that faces the disk.
+
+Three locks, taken in this order. ``_disk``: whoever makes an epoch durable holds it, so that one is done at a time.
+A channel's own, while its file is written or renamed. ``lock``: numbers, queues and lists, never held over disk work.
+
+An epoch becomes durable in steps (``_take_step``): sync the channels that wrote, append one record to the epoch file,
+sync that, let readers see the entries, tell who waits. If the disk refuses any of it, the epochs concerned are void:
+none of their sessions counts, whichever channel it was on, and everyone who waits for one is told why.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from lamina.clock import Clock
+from lamina.engines.store import catalog as catalogs
+from lamina.engines.store import cleaning, codec, epoch_file, inputs
+from lamina.engines.store.channel import Channel, Written
+from lamina.engines.store.durable import Waiters
+from lamina.engines.store.epoch_log import EpochLog
+from lamina.engines.store.epochs import EpochCounter
+from lamina.engines.store.opening import Opened
+from lamina.engines.store.options import StoreOptions
+from lamina.engines.store.rotation import Rotated, RotationRequest, Rotations
+from lamina.engines.store.table import Table
+from lamina.engines.store.versions import Versions
+from lamina.engines.store.view import View
+from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, let_go_of_frames
+from lamina.log.commit import Committer
+from lamina.log.files import Files
+from lamina.log.sync import Level
+
+logger = logging.getLogger("lamina.store")
+
+
+class _Step(NamedTuple):
+    upper: int
+    record: int
+    rotation: RotationRequest | None
+
+
+class Settling:
+    """What a store knows, and how it goes on. Threads: every method is safe from any thread."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        folder: str,
+        files: Files,
+        clock: Clock,
+        options: StoreOptions,
+        committer: Committer | None,
+    ) -> None:
+        """Use ``StoreEngine.open``."""
+        self.folder, self.files, self.clock, self.options, self.committer = folder, files, clock, options, committer
+        self.lock = threading.RLock()
+        self._disk = threading.RLock()
+        self._ended = threading.Condition(self.lock)
+        self.catalog = opened.catalog
+        self.floor = opened.catalog.epoch
+        """Versions that are chosen must have a larger major one: what was compacted may have forgotten what it hid."""
+        self.warnings = opened.warnings()
+        """What opening found and did."""
+        self.voids = list(opened.epochs.voids)
+        if opened.last_epoch > opened.epochs.durable:
+            self.voids.append((opened.epochs.durable + 1, opened.last_epoch))
+        self.rotated = list(opened.rotated)
+        """Rotated files, oldest first."""
+        assert opened.gathered.baseline is not None
+        self.baseline = opened.gathered.baseline
+        """The parts of the catalog."""
+        self.view = View(opened.gathered.layers, opened.gathered.storages)
+        self.versions = Versions(codec.version(self.view.highest))
+        self.channels: dict[int, Channel] = {}
+        self.failure: LaminaError | None = None
+        self.is_closed = False
+        self.entries_read = opened.gathered.entries
+        """Entries that were read from files when the store was opened."""
+        self.runs = list(opened.gathered.runs)
+        self._run_number = 0
+        self._held = opened.held
+        self._last_ns = opened.last_ns
+        self._last_ms = opened.last_ms
+        self._names = threading.Lock()
+        self._counter = EpochCounter(opened.last_epoch)
+        self._rotations = Rotations()
+        self._pending: list[Written] = []
+        self._owed: list[tuple[int, int]] = []  # void ranges that the epoch file does not say yet
+        self.waiters = Waiters(opened.last_epoch)
+        self.nudge: Callable[[], None] = self.settle
+        """Called when something may be due; the keeper's thread then does it, without one it is done here and now."""
+        self.is_ticking = False
+        """The present epoch will be ended by the clock: who ends a session need not tell anybody."""
+        self.switched_at = clock.monotonic()
+        self.epoch_log = EpochLog(files, folder, clock, committer, opened.epochs.last_ns, self._head)
+
+    def _head(self) -> bytes:
+        with self.lock:
+            listed = self._listed()
+            numbers = sorted({int(name[5:9]) for name in listed})
+            newest = [(number, self._newest_ns(number)) for number in numbers]
+            return epoch_file.head(self._counter.recorded, self.voids, listed, newest)
+
+    def _newest_ns(self, number: int) -> int:
+        """Time of the newest record in the rotated files of a channel; 0: not known."""
+        channel = self.channels.get(number)
+        return self._last_ns.get(number, 0) if channel is None else channel.newest_ns
+
+    def _listed(self) -> list[str]:
+        """Rotated files of channels whose loss should be noticed."""
+        merged = frozenset(self.catalog.merged)
+        return [name for name in self.rotated if name.startswith("pwal_") and name not in merged]
+
+    def check_open(self) -> None:
+        """Raises: LogClosed, LogFailed."""
+        if self.is_closed:
+            raise LogClosed(f"{self.folder}: the store is closed", hint="open it again")
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    # -- making epochs durable -----------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Do what is due: rename files, make epochs durable, answer requests. Errors are told to those who wait."""
+        with self._disk:
+            self._turn_files()
+            while (step := self._next_step()) is not None:
+                self._take_step(step)
+
+    def _turn_files(self) -> None:
+        with self.lock:
+            begun = list(self._rotations.begun)
+        for request in begun:
+            for number in sorted(request.waiting):
+                channel = self.channels[number]
+                session = channel.session
+                if session is not None and session.epoch <= request.boundary:
+                    continue
+                try:
+                    channel.turn(request.boundary)
+                except StorageError as error:
+                    self._fail_rotation(request, error)
+                    break
+                with self.lock:
+                    request.waiting.discard(number)
+
+    def _next_step(self) -> _Step | None:
+        with self.lock:
+            if self.failure is not None:
+                return None
+            due = self._counter.due()
+            upper = self._counter.informed if due is None else due.upper
+            request = self._rotations.oldest()
+            if request is not None and upper >= request.boundary:
+                # The boundary first, and nothing behind it. If files wait to be renamed, the request came this moment:
+                # who switched the epoch has us look again.
+                return None if request.waiting else _Step(request.boundary, request.boundary, request)
+            return None if due is None else _Step(due.upper, due.record, None)
+
+    def _take_step(self, step: _Step) -> None:
+        with self.lock:
+            pending = [written for written in self._pending if written.epoch <= step.upper]
+            recorded = self._counter.recorded
+        try:
+            attested = self._sync(pending)
+            records = [epoch_file.void(first, last) for first, last in self._owed]
+            if step.record > recorded or step.rotation is not None:
+                records.append(epoch_file.durable(max(step.record, recorded), attested.items()))
+            if records:
+                self.epoch_log.record(records)
+                self._owed.clear()
+        except StorageError as error:
+            self._void(step, error)
+            return
+        self._show(step, pending)
+        if step.rotation is not None:
+            self._finish_rotation(step.rotation)
+        self._spill_if_large()
+
+    def _sync(self, pending: Sequence[Written]) -> dict[int, int]:
+        """Sync what is pending. Returns the newest position of each channel. Raises: StorageError."""
+        newest = {written.channel: written for written in pending}
+        for written in newest.values():
+            written.log.wait(written.position, Level.SYNCED)
+        for written in pending:  # each of them: one may have been refused, and those behind it not
+            written.log.wait(written.position, Level.SYNCED)
+        return {channel: written.position for channel, written in newest.items()}
+
+    def _show(self, step: _Step, pending: Sequence[Written]) -> None:
+        """It is durable: readers see it, and who waits is told."""
+        with self.view.lock:
+            self.view.take((written.first_ns, written.packed) for written in pending)
+            if step.rotation is not None and step.rotation.at_boundary is not None:
+                step.rotation.at_boundary()
+        with self.lock:
+            self._pending = [written for written in self._pending if written.epoch > step.upper]
+            self._counter.is_recorded(step.record)
+            self._counter.is_informed(step.upper)
+        self.waiters.tell(step.upper)
+
+    def _void(self, step: _Step, error: StorageError) -> None:
+        """The disk refused: no session of these epochs will ever count."""
+        let_go_of_frames(error)
+        with self.lock:
+            first = self._counter.informed + 1
+            if isinstance(error, LogFailed):
+                self.failure = error
+            if first <= step.upper:
+                self._owed.append((first, step.upper))
+                self.voids.append((first, step.upper))
+                self._counter.skip(step.upper)
+            self._pending = [written for written in self._pending if written.epoch > step.upper]
+            failed = [request for request in self._rotations.begun if request.boundary <= step.upper]
+            if self.failure is not None:
+                failed = self._rotations.stop()  # nobody will serve them
+        logger.error("epochs %d to %d are not durable: %s", first, step.upper, error)
+        for request in failed:
+            self._fail_rotation(request, error)
+        self.waiters.refuse(first, step.upper, error)
+        if self.failure is not None:
+            self.waiters.fail(error)
+
+    def _finish_rotation(self, request: RotationRequest) -> None:
+        name = self.rotated_name(epoch_file.NAME, request.boundary)
+        try:
+            self.epoch_log.rotate(name)
+        except StorageError as error:
+            self._fail_rotation(request, error)
+            if isinstance(error, LogFailed):
+                self.fail(error)
+            return
+        with self.lock:
+            self.rotated.append(name)
+            if request not in self._rotations.begun:  # given up by close
+                return
+            self._rotations.begun.remove(request)
+            # A later request may have had some files renamed already.
+            files = tuple(name for name in self.rotated if (catalogs.rotated_epoch(name) or 0) <= request.boundary)
+        new = tuple(name for name in files if name not in request.known)
+        request.answer(Rotated(request.boundary, files, new))
+
+    def _fail_rotation(self, request: RotationRequest, error: LaminaError) -> None:
+        let_go_of_frames(error)
+        with self.lock:
+            if request in self._rotations.begun:
+                self._rotations.begun.remove(request)
+        request.fail(error)
+
+    def rotated_name(self, stream: str, boundary: int) -> str:
+        """A name that no file has: milliseconds that rise, also when the clock does not."""
+        with self._names:
+            self._last_ms = max(self.clock.now_ns() // 1_000_000, self._last_ms + 1)
+            return f"{stream}.{self._last_ms:014d}.{boundary}"
+
+    def was_rotated(self, name: str) -> None:
+        """A channel renamed its file."""
+        with self.lock:
+            self.rotated.append(name)
+
+    def fail(self, error: LaminaError) -> None:
+        """From now on every write is refused."""
+        let_go_of_frames(error)
+        with self.lock:
+            self.failure = self.failure or error
+            waiting = self._rotations.stop()
+        for request in waiting:
+            request.fail(error)
+        self.waiters.fail(error)
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def log_names(self) -> list[str]:
+        """Files of channels, rotated and active."""
+        active = [channel.name for channel in self.channels.values() if channel.has_file]
+        return [name for name in self.rotated if name.startswith("pwal_")] + active
+
+    def logged_bytes(self) -> int:
+        """Bytes of files of channels that no compaction has taken. Raises: DiskError."""
+        merged = frozenset(self.catalog.merged)
+        names = [name for name in self.log_names() if name not in merged]
+        return sum(cleaning.size_of(self.files, self.folder, name) or 0 for name in names)
+
+    def _spill_if_large(self) -> None:
+        """Entries that take too much memory go to a sorted file, which a restart has no need of."""
+        tables = self.view.tables()
+        left = sum(table.bytes for table in tables)
+        if left < self.options.memory_bytes:
+            return
+        with self.view.lock:
+            self.view.seal()
+        for table in sorted(tables, key=lambda table: table.bytes, reverse=True):
+            if left >= self.options.memory_bytes // 2 and len(table):
+                self._spill(table)
+                left -= table.bytes
+
+    def _spill(self, table: Table) -> None:
+        self._run_number += 1
+        name = f"{inputs.RUN}s{self._run_number}"
+        self.runs.append(name)  # before it is there: a clean-up leaves it alone
+        try:
+            run = inputs.spill(self.files, self.folder, name, table)
+        except StorageError as error:
+            self.runs.remove(name)
+            logger.warning("entries stay in memory: %s", error)
+            return
+        self.view.swap(table, run)
+
+    def _keep_last_epoch(self) -> None:
+        """Epochs in which nobody wrote are recorded at the end: the last epoch never falls over a restart."""
+        if self.failure is None and (self._owed or self._counter.informed > self._counter.recorded):
+            records = [epoch_file.void(first, last) for first, last in self._owed]
+            self.epoch_log.record([*records, epoch_file.durable(self._counter.informed, ())])

@@ -1,0 +1,260 @@
+"""What the store holds, as readers see it: layers of entries in memory and in sorted files, read as one.
+
+Of the entries of a key the one with the largest version counts, in whichever layer it is. Every layer knows the largest
+version it has, and they are looked at newest first: so most are passed over once an entry was found.
+"""
+
+from __future__ import annotations
+
+import builtins
+import heapq
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Final, Protocol
+
+from lamina.engines.store import codec
+from lamina.engines.store.codec import OLDEST
+from lamina.engines.store.storages import Storages
+from lamina.engines.store.table import Table
+from lamina.errors import BadEntry
+from lamina.log.packed import Packed
+
+_MOST_CURSORS: Final = 1024
+_SAMPLE: Final = 256  # entries of each layer
+
+
+class Layer(Protocol):
+    """Items by place (codec.py)."""
+
+    @property
+    def highest(self) -> builtins.bytes:
+        """The largest version in it."""
+
+    @property
+    def bytes(self) -> int:
+        """How large it is, about, in memory or as a file."""
+
+    def find(self, place: builtins.bytes) -> builtins.bytes | None: ...
+
+    def sample(self, count: int) -> list[builtins.bytes]:
+        """Places that cut it into pieces of about one size, so many at most, in order."""
+
+    def walk(
+        self, start: builtins.bytes = b"", end: builtins.bytes | None = None
+    ) -> Iterator[tuple[builtins.bytes, builtins.bytes]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entry that is there."""
+
+    storage: int
+    key: bytes
+    value: bytes
+    version: codec.Version
+    time_ns: int
+
+    @classmethod
+    def of(cls, place: bytes, item: bytes) -> Found:
+        version = codec.version(codec.version_of(item))
+        return cls(codec.storage_of(place), place[8:], codec.value_of(item), version, codec.time_of(item))
+
+
+class Snapshot:
+    """Layers that do not change, read as one. Threads: safe from any thread."""
+
+    def __init__(self, layers: Sequence[Layer], storages: Storages) -> None:
+        self.layers = tuple(layers)
+        """Newest first."""
+        self.storages = storages
+        """What is said of storages in all layers."""
+
+    def get(self, storage: int, key: bytes) -> Found | None:
+        """The entry of a key. Raises: Corruption, DiskError."""
+        return find(self.layers, self.storages, storage, key)
+
+    def scan(self, storage: int | None = None, start: bytes = b"", end: bytes | None = None) -> Iterator[Found]:
+        """Entries in order of storage and key, from ``start`` up to but without ``end``; all storages if none is given.
+
+        Raises: Corruption, DiskError.
+        """
+        first, last = _range(storage, start, end)
+        # A generator of its own: it keeps the snapshot, and its files, while it is read.
+        yield from _entries(_newest([layer.walk(first, last) for layer in self.layers]), self.storages.cleared)
+
+    def cursors(self, count: int) -> list[Iterator[Found]]:
+        """Cut into ``count`` iterators for as many readers: each gives a range of its own, all of them everything once.
+
+        None waits for another. Raises: BadEntry; Corruption, DiskError.
+        """
+        if not isinstance(count, int) or not 1 <= count <= _MOST_CURSORS:
+            raise BadEntry(f"{count!r} cursors cannot be", hint=f"ask for 1 to {_MOST_CURSORS}")
+        found = sorted({place for layer in self.layers for place in layer.sample(8 * count)})
+        cuts = [found[number * len(found) // count] for number in range(1, count)] if found else [b""] * (count - 1)
+        borders: list[bytes | None] = [b"", *cuts, None]
+        return [self.scan(None, first or b"", last) for first, last in pairwise(borders)]
+
+
+def find(layers: Sequence[Layer], storages: Storages, storage: int, key: bytes) -> Found | None:
+    """The entry of a key. Raises: Corruption, DiskError."""
+    place = codec.place(storage, key)
+    best: bytes | None = None
+    for layer in layers:
+        if best is not None and codec.version_of(best) >= layer.highest:
+            continue
+        item = layer.find(place)
+        if item is not None and (best is None or codec.version_of(item) > codec.version_of(best)):
+            best = item
+    if best is None or not codec.is_put(best) or codec.version_of(best) < storages.cleared.get(storage, b""):
+        return None
+    return Found.of(place, best)
+
+
+class View:
+    """The same while entries come in. Threads: safe from any thread."""
+
+    def __init__(self, layers: Sequence[Layer] = (), storages: Storages | None = None) -> None:
+        self.lock = threading.RLock()
+        """Held while entries are taken, so that a reader sees an epoch whole or not at all."""
+        self.storages = Storages() if storages is None else storages
+        self.layers: list[Layer] = list(layers)
+        """All but the table that grows, newest first."""
+        self._old = len(self.layers)  # so many of them, the last, are not to be made one with newer ones
+        self.table = self._new_table()
+        """Where new entries go."""
+
+    def _new_table(self) -> Table:
+        table = Table()
+        table.storages = self.storages
+        return table
+
+    def take(self, sessions: Iterable[tuple[int, Packed]]) -> None:
+        """Entries of sessions (table.py). The caller holds the lock."""
+        self.table.take(sessions)
+
+    def get(self, storage: int, key: bytes) -> Found | None:
+        """The entry of a key. Raises: Corruption, DiskError."""
+        with self.lock:
+            if self.table.find(codec.place(storage, key)) is None:
+                layers: list[Layer] = self.layers
+            else:
+                return find((self.table, *self.layers), self.storages, storage, key)
+        return find(layers, self.storages, storage, key)
+
+    def snapshot(self) -> Snapshot:
+        """What there is now, and stays so."""
+        with self.lock:
+            self.seal()
+            while self._may_be_one():
+                newer, older, *rest = self.layers
+                assert isinstance(newer, Table) and isinstance(older, Table)
+                # Another object: who reads the two goes on reading them.
+                self.layers = [older.with_newer(newer), *rest]
+            return Snapshot(self.layers, self.storages.copy())
+
+    def seal(self) -> None:
+        """Later entries go to another table. The caller holds the lock."""
+        if len(self.table):
+            self.layers = [self.table, *self.layers]
+            self.table = self._new_table()
+
+    def _may_be_one(self) -> bool:
+        """The two newest layers are tables of about one size: one is read faster, and each entry moves seldom."""
+        if len(self.layers) - self._old < 2:
+            return False
+        newer, older = self.layers[0], self.layers[1]
+        return isinstance(newer, Table) and isinstance(older, Table) and 2 * len(newer) >= len(older)
+
+    def tables(self) -> list[Table]:
+        """Layers that are in memory, the one that grows too."""
+        with self.lock:
+            return [self.table, *(layer for layer in self.layers if isinstance(layer, Table))]
+
+    def freeze(self) -> list[Layer]:
+        """Later entries stay apart from those that are there. Returns the layers that hold these."""
+        with self.lock:
+            self.seal()
+            self._old = len(self.layers)
+            return list(self.layers)
+
+    def replace(self, gone: Sequence[Layer], there: Sequence[Layer]) -> None:
+        """Put ``there`` in the place of the layers ``gone``, which hold the same."""
+        with self.lock:
+            first_old = len(self.layers) - self._old
+            left = [layer for layer in self.layers if not any(layer is each for each in gone)]
+            newer = sum(not any(layer is each for each in gone) for layer in self.layers[:first_old])
+            self.layers = [*left, *there]
+            self._old = len(self.layers) - newer
+
+    def swap(self, table: Layer, there: Layer) -> None:
+        """Put ``there`` in the place of one layer that holds the same, if that is still one of them."""
+        with self.lock:
+            self.layers = [there if layer is table else layer for layer in self.layers]
+
+    def overlap(self, baseline: Layer) -> tuple[int, float]:
+        """Bytes of entries that are not in ``baseline``, and which part of those stands in the place of one that is."""
+        with self.lock:
+            layers = [layer for layer in (self.table, *self.layers) if layer is not baseline]
+        size = sum(layer.bytes for layer in layers)
+        seen = replacing = 0
+        for layer in layers:
+            for place, _ in islice(layer.walk(), _SAMPLE):
+                seen += 1
+                replacing += baseline.find(place) is not None
+        return size, replacing / seen if seen else 0.0
+
+    @property
+    def highest(self) -> bytes:
+        """The largest version of all entries and storages."""
+        with self.lock:
+            layers = [self.table.highest, *(layer.highest for layer in self.layers)]
+            there = [version for version, _ in self.storages.there.values()]
+            return max([*layers, *there, *self.storages.cleared.values()], default=OLDEST)
+
+
+def _range(storage: int | None, start: bytes, end: bytes | None) -> tuple[bytes, bytes | None]:
+    if storage is None:
+        return start, end
+    first = codec.place(storage, start)
+    if end is not None:
+        return first, codec.place(storage, end)
+    return first, None if storage == codec.MOST else codec.place(storage + 1, b"")
+
+
+_Head = tuple[bytes, bytes]
+
+
+def _newest(streams: Sequence[Iterator[_Head]]) -> Iterator[_Head]:
+    """Of each place the item with the largest version."""
+    if len(streams) == 1:
+        yield from streams[0]
+        return
+    heads = [(stream, next(stream, None)) for stream in streams]
+    # Streams in order: of equal versions the one of the first stream, which is the newer one, counts.
+    queue = [(head[0], number, head[1], stream) for number, (stream, head) in enumerate(heads) if head is not None]
+    heapq.heapify(queue)
+    while queue:
+        place, number, best, stream = queue[0]
+        _go_on(queue, number, stream)
+        while queue and queue[0][0] == place:
+            _, number, item, stream = queue[0]
+            if codec.version_of(item) > codec.version_of(best):
+                best = item
+            _go_on(queue, number, stream)
+        yield place, best
+
+
+def _go_on(queue: list[tuple[bytes, int, bytes, Iterator[_Head]]], number: int, stream: Iterator[_Head]) -> None:
+    following = next(stream, None)
+    if following is None:
+        heapq.heappop(queue)
+    else:
+        heapq.heapreplace(queue, (following[0], number, following[1], stream))
+
+
+def _entries(items: Iterator[_Head], cleared: dict[int, bytes]) -> Iterator[Found]:
+    for place, item in items:
+        if codec.is_put(item) and not (cleared and codec.version_of(item) < cleared.get(codec.storage_of(place), b"")):
+            yield Found.of(place, item)

@@ -1,0 +1,261 @@
+"""The commands of the store, ``S.*``: sessions of changes, entries by key, now or as of an earlier moment.
+
+What is read is durable. A client also sees what it wrote itself: its reads wait until that is durable. What goes
+through many entries, or files, is done in a thread (store_house.py); commands behind it on the same connection wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+from lamina.engines.store.aio import rotated
+from lamina.engines.store.view import Found, Snapshot
+from lamina.errors import LaminaError
+from lamina.server.resp import replies
+from lamina.server.resp.dispatch import Handler
+from lamina.server.resp.replies import Map, Value
+from lamina.server.resp.session import Args, Refusal, Session, Wait
+from lamina.server.resp.store_house import StoreHouse
+from lamina.server.resp.store_past import Moment
+from lamina.server.resp.store_words import SYNTAX, Range, changes, number, scanned, storage
+from lamina.units import MIB
+
+_OFF: Final = b"ERR the store is switched off (lamina serve --store)"
+_MOST_BYTES: Final = 4 * MIB  # of keys and values in one answer of S.SCAN; one entry may be larger
+_MOST_INTEGER: Final = (1 << 63) - 1
+
+
+def house_of(session: Session) -> StoreHouse:
+    """Raises: Refusal where no store is served; what opening it does."""
+    found: StoreHouse | None = session.house.store
+    if found is None:
+        raise Refusal(_OFF)
+    return found.opened()
+
+
+def write(session: Session, args: Args) -> bytes | Wait:
+    """S.WRITE storage [PUT key value | DEL key | CLEAR | ADD | DROP | IN storage] ... [NOWAIT]: the epoch.
+
+    One session: all of it or nothing. The answer goes out when it is durable; with NOWAIT when it was written.
+    """
+    house = house_of(session)
+    wanted, waits = changes(args)
+
+    def answer(epoch: int) -> bytes:
+        if waits:
+            session.rest_on(house.durable, epoch)
+        else:  # WAITAOF waits for it all the same, and so do reads of this client
+            session.seen[house.durable] = max(epoch, session.seen.get(house.durable, 0))
+        return _epoch(epoch)
+
+    if session.is_in_exec:
+        return answer(house.write_here(wanted))
+    epoch = house.write_now(wanted)
+    if epoch is not None:
+        return answer(epoch)
+
+    async def write() -> Callable[[], bytes]:
+        later = await house.write(wanted)
+        return lambda: answer(later)
+
+    return _later(session, write)
+
+
+def get(session: Session, args: Args) -> bytes | Wait:
+    """S.GET storage key [ASOF moment]: the value, or nil."""
+    house = house_of(session)
+    if len(args) not in (3, 5) or (len(args) == 5 and args[3].lower() != b"asof"):
+        raise Refusal(SYNTAX)
+    where, key = storage(args[1]), args[2]
+    if len(args) == 5:
+        moment = Moment.parse(args[4])
+        return _of_the_past(session, house, moment, lambda view: _value(session, view.get(where, key)))
+    if session.is_in_exec or house.can_read_now(session):
+        return _value(session, house.store.entry(where, key))
+
+    async def find() -> bytes:
+        return _value(session, await house.entry(session, where, key))
+
+    return _later(session, find)
+
+
+def scan(session: Session, args: Args) -> bytes | Wait:
+    """S.SCAN storage [FROM key] [TO key] [COUNT n] [ASOF moment]: ``[next, [key, value, key, value, ...]]``.
+
+    ``next`` is the key to go on FROM, nil when there is no more.
+    """
+    house = house_of(session)
+    wanted = scanned(args)
+    if wanted.moment is not None:
+        return _of_the_past(session, house, wanted.moment, lambda view: _page(session, view, wanted))
+    _not_in_exec(session, b"S.SCAN")
+
+    async def find() -> bytes:
+        return await house.read(session, lambda: _page(session, house.store.snapshot(), wanted))
+
+    return _later(session, find)
+
+
+def epoch(session: Session, args: Args) -> bytes:
+    """S.EPOCH: which epoch is the present one, and which was the last to become durable or to be compacted."""
+    store = house_of(session).store
+    catalog = store.engine.catalog
+    pairs: list[tuple[Value, Value]] = [
+        (b"current", _number(store.epoch)),
+        (b"durable", _number(store.last_epoch)),
+        (b"compacted", _number(catalog.epoch)),
+        (b"generation", catalog.generation),
+    ]
+    return replies.encode(Map(pairs), session.version)
+
+
+def rotate(session: Session, args: Args) -> bytes | Wait:
+    """S.ROTATE: ``[epoch, [file, ...]]``, the boundary and all rotated files."""
+    house = house_of(session)
+    _not_in_exec(session, b"S.ROTATE")
+
+    async def rotate() -> bytes:
+        done = await rotated(house.store.engine)
+        return replies.encode([_number(done.epoch), [name.encode() for name in done.files]], session.version)
+
+    return _later(session, rotate)
+
+
+def compact(session: Session, args: Args) -> bytes | Wait:
+    """S.COMPACT [CLEAN [KEEP epoch]]: what it did, as a map.
+
+    CLEAN also removes the files that are obsolete then; with KEEP those stay that reads as of that epoch need.
+    """
+    house = house_of(session)
+    cleans, keep = _cleaning(args)
+    _not_in_exec(session, b"S.COMPACT")
+    store = house.store
+
+    def work() -> list[tuple[Value, Value]]:
+        facts: dict[str, Any] = asdict(store.compact())
+        if cleans:
+            done = store.clean_up(keep)
+            facts |= {"removed": tuple(done.removed), "removed_bytes": done.bytes}
+        return [(name.replace("_", "-").encode(), _fact(value)) for name, value in facts.items()]
+
+    async def compact() -> bytes:
+        done = await house.compact(work)
+        if cleans:
+            house.past.forget()  # or files that were removed would take up room yet
+        return replies.encode(Map(done), session.version)
+
+    return _later(session, compact)
+
+
+def storages(session: Session, args: Args) -> bytes | Wait:
+    """S.STORAGES: ``[storage, entries]`` of each."""
+    house = house_of(session)
+    _not_in_exec(session, b"S.STORAGES")
+
+    async def count() -> bytes:
+        found = await house.read(session, house.store.storages)
+        return replies.encode([[b"%d" % each.storage, each.entries] for each in found], session.version)
+
+    return _later(session, count)
+
+
+# -- what they have in common -----------------------------------------------------------------------------------------
+
+
+def _cleaning(args: Args) -> tuple[bool, int | None]:
+    """CLEAN, and which epoch KEEP names. Raises: Refusal."""
+    if len(args) == 1:
+        return False, None
+    if args[1].lower() != b"clean" or len(args) not in (2, 4):
+        raise Refusal(SYNTAX)
+    if len(args) == 2:
+        return True, None
+    if args[2].lower() != b"keep":
+        raise Refusal(SYNTAX)
+    return True, number(args[3])
+
+
+def _of_the_past(session: Session, house: StoreHouse, moment: Moment, work: Callable[[Snapshot], bytes]) -> Wait:
+    _not_in_exec(session, b"ASOF")
+
+    async def find() -> bytes:
+        await house.sees_its_own(session)  # its own epoch may be the one it asks for
+        return await house.past.read(moment, work)
+
+    return _later(session, find)
+
+
+def _not_in_exec(session: Session, what: bytes) -> None:
+    if session.is_in_exec:
+        raise Refusal(b"ERR %b is not allowed inside a transaction" % what)
+
+
+def _later(session: Session, work: Callable[[], Awaitable[bytes | Callable[[], bytes]]]) -> Wait:
+    """The answer is what ``work`` gives, or a call of that when it is the answer's turn.
+
+    A client that says no more is answered all the same; one that is gone is not waited for.
+    """
+    done: list[bytes | Callable[[], bytes] | LaminaError | Refusal] = []
+
+    async def happens() -> None:
+        try:
+            done.append(await work())
+        except (LaminaError, Refusal) as problem:
+            done.append(problem)
+
+    def attempt() -> bytes | None:
+        if not done:
+            return None
+        answer = done[0]
+        if isinstance(answer, LaminaError | Refusal):
+            raise answer.with_traceback(None)
+        return answer() if callable(answer) else answer
+
+    return Wait((), None, attempt, replies.null(session.version), happens, must_finish=True)
+
+
+def _page(session: Session, view: Snapshot, wanted: Range) -> bytes:
+    """In a thread."""
+    entries: Iterator[Found] = view.scan(wanted.storage, wanted.start, wanted.end)
+    found: list[Value] = []
+    size = 0
+    following: bytes | None = None
+    for entry in entries:
+        if len(found) >= 2 * wanted.most or (found and size + len(entry.key) + len(entry.value) > _MOST_BYTES):
+            following = entry.key
+            break
+        found += (entry.key, entry.value)
+        size += len(entry.key) + len(entry.value)
+    return replies.encode([following, found], session.version)
+
+
+def _value(session: Session, found: Found | None) -> bytes:
+    return replies.null(session.version) if found is None else replies.bulk(found.value)
+
+
+def _epoch(epoch: int) -> bytes:
+    return replies.integer(epoch) if epoch <= _MOST_INTEGER else replies.bulk(b"%d" % epoch)
+
+
+def _number(number: int) -> int | bytes:
+    """Clients take integers of 63 bits and a sign; what is larger is text."""
+    return number if number <= _MOST_INTEGER else b"%d" % number
+
+
+def _fact(value: Any) -> Value:
+    if isinstance(value, tuple):
+        return [name.encode() for name in value]
+    return value if isinstance(value, float) else _number(int(value))
+
+
+COMMANDS: dict[bytes, Handler] = {
+    b"s.write": write,
+    b"s.get": get,
+    b"s.scan": scan,
+    b"s.epoch": epoch,
+    b"s.rotate": rotate,
+    b"s.compact": compact,
+    b"s.storages": storages,
+}

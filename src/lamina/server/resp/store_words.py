@@ -1,0 +1,123 @@
+"""What the words of S.* commands mean: changes of a session, and ranges of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from lamina.engines.store.channel import Session
+from lamina.engines.store.codec import MOST
+from lamina.server.resp.session import Args, Refusal
+from lamina.server.resp.store_past import Moment
+
+SYNTAX: Final = b"ERR syntax error"
+_NOT_A_NUMBER: Final = b"ERR value is not an integer or out of range"
+_NO_STORAGE: Final = b"ERR a storage is a number from 0 to 18446744073709551615"
+COUNT: Final = 100
+"""Entries in one answer of S.SCAN, unless another number is asked for."""
+MOST_COUNT: Final = 10_000
+
+_WORDS_BEHIND: Final = {b"put": 2, b"del": 1, b"clear": 0, b"add": 0, b"drop": 0, b"in": 1, b"nowait": 0}
+_AROUND: Final = 64  # bytes of an entry beside its own
+
+
+class Change(NamedTuple):
+    """One change of a session; or several that put entries into one storage."""
+
+    kind: bytes
+    storage: int
+    key: bytes = b""
+    pairs: Sequence[tuple[bytes, bytes]] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes in the log, about."""
+        return _AROUND + len(self.key) + sum(len(key) + len(value) + _AROUND for key, value in self.pairs)
+
+    def apply(self, session: Session) -> None:
+        """Raises: BadEntry."""
+        if self.kind == b"put":
+            session.put_many(self.storage, self.pairs)
+        elif self.kind == b"del":
+            session.remove(self.storage, self.key)
+        elif self.kind == b"clear":
+            session.clear_storage(self.storage)
+        elif self.kind == b"add":
+            session.add_storage(self.storage)
+        else:
+            session.remove_storage(self.storage)
+
+
+def changes(args: Args) -> tuple[list[Change], bool]:
+    """Of S.WRITE; and whether the answer need not wait. All words are looked at. Raises: Refusal."""
+    current = storage(args[1])
+    found: list[Change] = []
+    pairs: list[tuple[bytes, bytes]] | None = None  # of the change before, if that puts entries here
+    waits = True
+    at = 2
+    while at < len(args):
+        word = args[at].lower()
+        behind = _WORDS_BEHIND.get(word)
+        if behind is None or at + behind >= len(args):
+            raise Refusal(SYNTAX)
+        if word == b"put":
+            if pairs is None:
+                pairs = []
+                found.append(Change(word, current, pairs=pairs))
+            pairs.append((args[at + 1], args[at + 2]))
+        elif word == b"nowait":
+            waits = False
+        elif word == b"in":
+            current, pairs = storage(args[at + 1]), None
+        else:
+            pairs = None
+            found.append(Change(word, current, args[at + 1] if behind else b""))
+        at += 1 + behind
+    if not found:
+        raise Refusal(SYNTAX)
+    return found, waits
+
+
+class Range(NamedTuple):
+    """What S.SCAN goes through."""
+
+    storage: int
+    start: bytes
+    end: bytes | None
+    most: int
+    """Entries in one answer."""
+    moment: Moment | None
+
+
+def scanned(args: Args) -> Range:
+    """Raises: Refusal."""
+    start, end, count, moment = b"", None, COUNT, None
+    if len(args) % 2:
+        raise Refusal(SYNTAX)
+    for at in range(2, len(args), 2):
+        option, value = args[at].lower(), args[at + 1]
+        if option == b"from":
+            start = value
+        elif option == b"to":
+            end = value
+        elif option == b"count":
+            count = number(value)
+            if not 1 <= count <= MOST_COUNT:
+                raise Refusal(f"ERR COUNT is from 1 to {MOST_COUNT}")
+        elif option == b"asof":
+            moment = Moment.parse(value)
+        else:
+            raise Refusal(SYNTAX)
+    return Range(storage(args[1]), start, end, count, moment)
+
+
+def storage(word: bytes) -> int:
+    """Raises: Refusal."""
+    return number(word, _NO_STORAGE)
+
+
+def number(word: bytes, problem: bytes = _NOT_A_NUMBER) -> int:
+    """A whole number of 64 bits without a sign. Raises: Refusal."""
+    if not word.isdigit() or len(word) > 20 or int(word) > MOST:
+        raise Refusal(problem)
+    return int(word)
