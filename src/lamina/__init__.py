@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lamina.data import Data as Data
     from lamina.data import open as open
     from lamina.engines.queues.options import QueueOptions as QueueOptions
+    from lamina.engines.store.options import StoreOptions as StoreOptions
     from lamina.log import ALWAYS as ALWAYS
     from lamina.log import OS as OS
     from lamina.log import Level as Level
@@ -44,6 +45,7 @@ _HOMES = {
     "QueueOptions": "lamina.engines.queues.options",
     "Reader": "lamina.log",
     "Record": "lamina.log",
+    "StoreOptions": "lamina.engines.store.options",
     "interval": "lamina.log",
     "open": "lamina.data",
 }
@@ -58,6 +60,7 @@ __all__ = [
     "QueueOptions",
     "Reader",
     "Record",
+    "StoreOptions",
     "__version__",
     "errors",
     "interval",

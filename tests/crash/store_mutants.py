@@ -57,21 +57,21 @@ MUTANTS = [
     Mutant(
         "epochs that a crash left are not void",
         STORE,
-        "            self.voids.append((opened.epochs.durable + 1, opened.last_epoch))\n",
+        "            _add_range(self.voids, opened.epochs.durable + 1, opened.last_epoch)\n",
         "            pass\n",
         CUTS,
     ),
     Mutant(
         "epochs that the disk refused are not recorded as void",
         STORE,
-        "                self._owed.append((first, step.upper))\n",
+        "                _add_range(self._owed, first, step.upper)\n",
         "",
         _by_hand("what_one_channel_wrote_of_an_epoch_that_another_could_not_write_never_comes_back"),
     ),
     Mutant(
         "the last epoch is not kept at the end",
         STORE,
-        "                self._keep_last_epoch()\n",
+        "                    self._keep_last_epoch()\n",
         "",
         CUTS,
     ),
@@ -178,6 +178,13 @@ MUTANTS = [
         "        if self.floor and major <= self.floor < epoch:\n",
         "        if False:\n",
         _by_hand("a_version_that_is_older_than_what_was_forgotten_is_refused"),
+    ),
+    Mutant(
+        "what was spilled during a compaction stays beside its parts",
+        STORE,
+        "                self._moved.append((table, there))\n",
+        "                pass\n",
+        _by_hand("entries_that_were_spilled_while_a_compaction_went_on_go_with_it"),
     ),
     # -- clean-up ----------------------------------------------------------------------------------------------------
     Mutant(

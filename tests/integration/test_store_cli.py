@@ -132,7 +132,7 @@ class TestReading:
         epoch = one("get", data, 1, "a")["entry"]["version"][0]
         assert one("get", data, 1, "a", "--as-of", epoch - 1)["entry"]["value"] == b"1".hex()
         assert lines("export", data, "--as-of", "-1d") == []
-        assert lines("export", data, "--as-of", "2100-01-01") == EXPORTED
+        assert "yet to come" in refused(2, "bad_entry", "export", data, "--as-of", "2100-01-01")
         assert "not durable yet" in refused(2, "bad_entry", "get", data, 1, "a", "--as-of", 10**6)
         refused(2, "bad_option", "get", data, 1, "a", "--as-of", "yesterday")
         refused(2, "bad_option", "get", data, 1, "a", "--as-of", "9" * 30)
@@ -150,7 +150,8 @@ class TestReading:
         content = bytearray(path.read_bytes())
         content[60] ^= 1
         path.write_bytes(content)
-        assert path.name in refused(6, "corruption", "export", data)
+        said = refused(6, "corruption", "export", data)
+        assert path.name in said and "lamina store repair" in said and "lamina log" not in said
         assert one("verify", data, code=6)["damage"][0]["file"] == path.name
         assert one("inspect", data, code=6)["entries"] is None
         assert one("repair", data, code=6)["left"]
@@ -161,6 +162,29 @@ class TestReading:
         assert one("repair", data) == {"done": [], "lost": [], "left": []}
         assert run("export", data).returncode == 0
 
+    def test_a_file_that_is_missing_is_to_be_put_back(self, data: Path) -> None:
+        with lamina.open(data) as folder:
+            folder.store.rotate()
+        next((data / "store").glob("pwal_0000.*")).unlink()
+        said = refused(6, "corruption", "put", data, 1, "k", "v")
+        assert "put it back from a backup" in said and "lamina store repair --accept-loss" in said
+
+    def test_export_takes_the_word_that_all_others_take(self, data: Path) -> None:
+        assert lines("export", data, "--json") == lines("export", data, "--jsonl") == EXPORTED
+
+    def test_the_logs_own_repair_leaves_a_store_alone(self, data: Path) -> None:
+        path = data / "store" / "pwal_0000"
+        path.write_bytes(path.read_bytes()[:-5])
+        before = state(data)
+        for words in ((), ("--yes",)):
+            command = [*LAMINA, "log", "repair", str(data / "store"), *words]
+            done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+            assert done.returncode == 2
+            assert b"error bad_option: " in done.stderr and b"lamina store repair" in done.stderr
+        command = [*LAMINA, "log", "verify", str(data / "store")]
+        assert b"lamina log repair" not in subprocess.run(command, capture_output=True, check=False).stdout
+        assert state(data) == before
+
 
 class TestWriting:
     def test_a_store_is_made_by_the_first_write(self, tmp_path: Path) -> None:
@@ -169,6 +193,8 @@ class TestWriting:
         assert run("put", data, 7, "long", "-", input=b"\xff" * 100_000).returncode == 0
         assert run("put", data, 7, "00ff", "61", "--hex").returncode == 0
         assert run("get", data, 7, "long", "--raw").stdout == b"\xff" * 100_000
+        assert run("put", data, 7, "line", "-", input=b"tea\n").returncode == 0
+        assert run("get", data, 7, "line", "--raw").stdout == b"tea\n"
         assert run("get", data, 7, "00ff", "--hex").stdout == b"61\n"
         assert run("remove", data, 7, "key").returncode == 0
         assert run("get", data, 7, "key").returncode == 3
@@ -177,7 +203,8 @@ class TestWriting:
         data, _ = held
         for words in (("put", data, 1, "k", "v"), ("remove", data, 1, "k"), ("repair", data), ("gc", data)):
             assert "a server has it open" in refused(1, "log_locked", *words)
-        refused(1, "log_locked", "backup", data, "--to", data / "backup")
+        assert "S.COMPACT CLEAN" in refused(1, "log_locked", "gc", data)
+        assert "store.back_up" in refused(1, "log_locked", "backup", data, "--to", data / "backup")
 
     def test_removing_needs_a_store(self, tmp_path: Path) -> None:
         refused(1, "disk_error", "remove", tmp_path / "nowhere", 1, "k")
@@ -189,6 +216,9 @@ class TestCompacting:
         assert (report["outcome"], report["entries_live"], report["parts_written"]) == ("done", 4, 1)
         assert one("compact", data)["outcome"] == "nothing to do"
         assert b"nothing to do" in run("compact", data).stdout
+        run("put", data, 1, "new", "x")
+        assert b"1 new entry read; 5 live entries in all" in run("compact", data).stdout
+        run("remove", data, 1, "new")
         assert lines("export", data) == EXPORTED
 
     def test_a_running_store_is_asked_and_answers_each_who_asks(self, held: tuple[Path, Store]) -> None:
@@ -247,6 +277,30 @@ class TestCompacting:
         assert lines("export", data) == EXPORTED
         assert b"nothing to remove" in run("gc", data).stdout
 
+    def test_history_that_is_shorter_than_what_is_to_be_kept_stays(self, data: Path) -> None:
+        run("compact", data)
+        assert one("gc", data)["removed"]
+        oldest = one("verify", data)["compacted_epoch"]
+        assert one("put", data, 1, "a", "later")["epoch"] > oldest
+        run("compact", data)
+        refused(1, "too_old", "get", data, 1, "a", "--as-of", "-7d")
+        for words in ((), ("--dry-run",)):
+            report = one("gc", data, "--keep", "-7d", *words)
+            assert not any(name.startswith(("pwal", "compaction")) for name in report["removed"])
+            assert report["is_done"] is not bool(words)
+        assert one("get", data, 1, "a", "--as-of", oldest)["entry"]["value"] == b"2".hex()
+
+    def test_an_epoch_that_is_yet_to_come_cannot_be_kept(self, data: Path) -> None:
+        run("compact", data)
+        before = state(data)
+        last = one("verify", data)["durable_epoch"]
+        said = refused(2, "bad_entry", "gc", data, "--keep", 9999)
+        assert "epoch 9999 is not durable yet" in said and f"the last one is {last}" in said
+        refused(2, "bad_entry", "gc", data, "--keep", 9999, "--dry-run")
+        refused(2, "bad_entry", "gc", data, "--keep", "2100-01-01")
+        assert state(data) == before
+        assert run("gc", data, "--keep", last).returncode == 0
+
 
 class TestBackups:
     def test_a_backup_is_made_checked_and_restored(self, data: Path, tmp_path: Path) -> None:
@@ -285,6 +339,34 @@ class TestBackups:
         refused(6, "corruption", "restore", backup, "--to", tmp_path / "again")
         assert not (tmp_path / "again").exists()
         assert one("check", tmp_path, code=6)["is_whole"] is False
+        for words in (("export", backup), ("restore", backup, "--to", tmp_path / "again")):
+            said = refused(6, "corruption", *words)
+            assert "take another backup" in said and "repair" not in said
+        for command in ("verify", "inspect"):
+            done = run(command, backup)
+            assert done.returncode == 6
+            assert b"damage found; take another backup" in done.stdout and b"repair" not in done.stdout
+
+    def test_a_backup_can_be_looked_at_and_is_known_for_one(self, data: Path, tmp_path: Path) -> None:
+        backup = tmp_path / "backup"
+        run("backup", data, "--to", backup)
+        for command in ("verify", "inspect"):
+            assert b"backup_manifest" not in run(command, backup).stdout
+            assert one(command, backup)["foreign"] == []
+
+    def test_a_backup_never_goes_into_the_store(self, data: Path, tmp_path: Path) -> None:
+        (tmp_path / "other-name").symlink_to(data)
+        before = state(data)
+        for place in (data / "store" / "backup", data / "store" / "ctrl" / "deep", tmp_path / "other-name/store/new"):
+            assert "in the folder of the store" in refused(2, "bad_option", "backup", data, "--to", place)
+        assert state(data) == before
+        assert run("backup", data, "--to", data / "backup").returncode == 0
+
+    def test_a_backup_that_is_not_there_is_no_damage(self, tmp_path: Path) -> None:
+        nowhere = tmp_path / "nowhere"
+        for words in (("check", nowhere), ("restore", nowhere, "--to", tmp_path / "again")):
+            assert "cannot open the backup: No such file" in refused(1, "disk_error", *words)
+        assert not (tmp_path / "again").exists()
 
 
 class TestImporting:

@@ -205,6 +205,41 @@ def test_packing(storage: int, pairs: list[tuple[bytes, bytes]], major: int, min
     assert made[0] == made[1]
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from((codec.PUT, codec.REMOVE, codec.CLEAR)),
+            st.one_of(st.just((codec.MOST, 0)), st.tuples(NUMBER, NUMBER).filter(lambda each: each[0] != codec.MOST)),
+        ),
+        max_size=12,
+    ),
+    st.integers(0, 1 << 40),
+    NUMBER,
+)
+def test_stamping(entries: list[tuple[int, tuple[int, int]]], major: int, minor: int) -> None:
+    made = []
+    for module in (plain_packing, compiled("_packing")):
+        packed = Packed()
+        packed.append(codec.begin(0))
+        for kind, (its_major, its_minor) in entries:
+            if kind == codec.PUT:
+                packed.append(codec.put(7, b"key", b"value", its_major, its_minor))
+            elif kind == codec.REMOVE:
+                packed.append(codec.remove(7, b"key", its_major, its_minor))
+            else:
+                packed.append(codec.about_storage(kind, 7, its_major, its_minor))
+        following = module.stamp(packed, 42, major, min(minor, 1 << 62))
+        made.append((bytes(packed.data), packed.length, following))
+    assert made[0] == made[1]
+    assert codec.decode(next(iter(packed))).epoch == 42
+    stamped = [codec.decode(payload).version for payload in list(packed)[1:]]
+    for at, ((_, chosen), version) in enumerate(zip(entries, stamped, strict=True)):
+        if chosen[0] == codec.MOST:
+            assert all(version > before for before in stamped[:at])
+        else:
+            assert version == chosen
+
+
 @pytest.mark.parametrize("pairs", [[("a", b"b")], [(b"a", None)], [(b"a",)], [(b"a", bytearray(b"b"))], 5, [3]])
 def test_pairs_that_are_none(pairs: Any) -> None:
     for module in (plain_packing, compiled("_packing")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from lamina.errors import RecordTooLarge, ReservedPayload
 from lamina.log import frame
 from lamina.log.frame import CRC, MAX_PAYLOAD, SECOND, TIME, YEAR_ONE, Stop
+from lamina.log.packed import Packed
 
 speed = pytest.importorskip("lamina.log._speed", reason="the compiled twin is not built here")
 
@@ -161,6 +163,39 @@ def refitted_logs(draw: st.DrawFn) -> bytes:
 @example(0, [bytes(127), bytes(128), bytes(16383), bytes(16384)])
 def test_the_twins_encode_the_same_bytes(first_ns: int, payloads: list[bytes]) -> None:
     assert_encoded_alike(first_ns, payloads)
+
+
+def packed(payloads: list[bytes]) -> Packed:
+    made = Packed()
+    for payload in payloads:
+        made.append(payload)
+    return made
+
+
+@examples(300)
+@given(INT64, st.lists(PAYLOAD, max_size=6))
+@example(SECOND - 1, [b"a", b"b"])
+@example(0, [bytes(127), bytes(128), bytes(70_000), b"behind a point of the index"])
+def test_packed_payloads_are_encoded_as_any_others(first_ns: int, payloads: list[bytes]) -> None:
+    together = packed(payloads)
+    assert list(together) == payloads and len(together) == len(payloads)
+    for encode_into in (frame.encode_into, speed.encode_into, speed.encode_into_by_table):
+        outcomes = []
+        for each in (payloads, together):
+            buffer = bytearray(b"before")
+            try:
+                end, points = encode_into(buffer, 6, first_ns, each, 100_000, RESERVED)
+                outcomes.append((bytes(buffer[:end]), points))
+            except (RecordTooLarge, ReservedPayload, OverflowError, struct.error) as error:
+                outcomes.append((type(error), str(error)))
+        assert outcomes[0] == outcomes[1]
+
+
+def test_packed_payloads_that_do_not_fit_are_never_read_beyond_their_buffer() -> None:
+    broken = packed([b"whole"])
+    broken.data += b"\0\0\0\x09short"
+    with pytest.raises(ValueError, match="does not fit"):
+        speed.encode_into(bytearray(), 0, 0, broken)
 
 
 @examples(300)

@@ -20,6 +20,7 @@ PUBLIC = [
     "QueueOptions",
     "Reader",
     "Record",
+    "StoreOptions",
     "__version__",
     "errors",
     "interval",

@@ -148,9 +148,17 @@ def test_a_backup_never_goes_into_a_folder_that_is_not_empty() -> None:
     before = lab.files.contents()
     with pytest.raises(BadOption, match=r"not empty: notes\.txt"):
         backed_up(lab)
-    with pytest.raises(BadOption, match="not empty"):
-        back_up(lab.files, FOLDER, closed(lab), lab.catalog(), FOLDER, clock=CLOCK)
     assert lab.files.contents() == before
+
+
+def test_a_backup_never_goes_into_the_store() -> None:
+    lab = compacted()
+    before = lab.files.contents()
+    for to in (FOLDER, f"{FOLDER}/", f"{FOLDER}/backup", f"{FOLDER}/ctrl/deep/"):
+        with pytest.raises(BadOption, match="in the folder of the store"):
+            back_up(lab.files, FOLDER, closed(lab), lab.catalog(), to, clock=CLOCK)
+    assert lab.files.contents() == before
+    back_up(lab.files, FOLDER, closed(lab), lab.catalog(), f"{FOLDER}-of-monday", clock=CLOCK)
 
 
 def test_an_empty_folder_is_taken() -> None:

@@ -921,7 +921,7 @@ def test_as_of_reaches_back_over_compactions_until_clean_up() -> None:
         lab.s(0, epoch, k=str(epoch))
         lab.compact()
     for epoch, value in ((1, b"1"), (4, b"1"), (5, b"5"), (8, b"5"), (9, b"9")):
-        found = as_of.as_of_epoch(lab.store, epoch).get(1, b"k")
+        found = as_of.as_of_epoch(lab.store, epoch).entry(1, b"k")
         assert found is not None and found.value == value
     assert as_of.as_of_epoch(lab.store, 0).get(1, b"k") is None
     with pytest.raises(BadEntry, match="not durable yet"):

@@ -15,7 +15,7 @@ from store_lab import FOLDER, StoreLab
 def words(looked: Looked, storage: int = 1) -> dict[str, str]:
     found = {each.key.decode(): each.value.decode() for each in looked.snapshot.scan(storage)}
     for key, value in found.items():
-        entry = looked.snapshot.get(storage, key.encode())
+        entry = looked.snapshot.entry(storage, key.encode())
         assert entry is not None and entry.value == value.encode()
     return found
 

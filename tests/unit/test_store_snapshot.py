@@ -45,7 +45,7 @@ def pairs(snapshot: Snapshot) -> list[tuple[bytes, bytes]]:
     """get and scan agree."""
     found = [(each.key, each.value) for each in snapshot.scan()]
     for each in snapshot.scan():
-        assert snapshot.get(each.storage, each.key) == each
+        assert snapshot.entry(each.storage, each.key) == each
     return found
 
 
@@ -374,10 +374,12 @@ def test_as_of_an_epoch_and_a_moment() -> None:
         for snapshot in (
             as_of.as_of_epoch(lab.store, epoch),
             as_of.as_of_epoch(lab.store, epoch + (epoch < 6)),
-            as_of.as_of_time(lab.store, moments[epoch] + 5_000_000_000),
+            as_of.as_of_time(lab.store, min(moments[epoch] + 5_000_000_000, lab.clock.now_ns())),
         ):
             assert pairs(snapshot) == [(b"k", b"%d" % epoch)]
     assert pairs(as_of.as_of_time(lab.store, moments[2] - 5_000_000_000)) == []
+    with pytest.raises(BadEntry, match="yet to come"):
+        as_of.as_of_time(lab.store, lab.clock.now_ns() + 1)
 
 
 def test_a_view_takes_what_a_compaction_replaces_by_identity_and_loses_nothing_later() -> None:

@@ -199,7 +199,10 @@ def _print_survey(found: Survey) -> None:
         out.print(f"{gaps} gaps, from earlier repairs", style="yellow", markup=False)
     _print_other_files(found)
     if found.damage:
-        out.print('damage found; see "lamina log repair"', markup=False)
+        from lamina.log.repair import is_store
+
+        command = "lamina store repair" if is_store(found.listing) else "lamina log repair"
+        out.print(f'damage found; see "{command}"', markup=False)
     elif found.torn:
         out.print("no damage; the torn tail is cut when the log is next opened", markup=False)
     else:
@@ -214,11 +217,12 @@ def repair(folder: str, yes: bool, as_json: bool) -> int:
     """Cut torn tails and quarantine damage, keeping every byte that is taken out.
 
     Cut tails go to FILE.torn-TIME, damaged ranges to FILE.broken-TIME; a gap mark stays in their place.
-    Exit 0: nothing to do (or, without --yes, no damage). 5: repaired. 6: damage is left.
+    A store has its own: `lamina store repair`. Exit 0: nothing to do (or, without --yes, no damage). 5: repaired.
+    6: damage is left.
     """
-    from lamina.log.repair import plan
+    from lamina.log.repair import check_is_no_store, plan
 
-    _listing(folder)
+    check_is_no_store(folder, _listing(folder))
     with progress_bar("checking") as progress:
         found = survey(FILES, folder, progress=progress)
     steps = plan(found)

@@ -58,7 +58,7 @@ def get(data: str, storage: int, key: str, as_of: str | None, in_hex: bool, raw:
     """Show the value of a key. Exit 3: it has none."""
     wanted = to_bytes(key, in_hex=in_hex)
     with looked_at(data, as_of) as looked:
-        found = looked.snapshot.get(storage, wanted)
+        found = looked.snapshot.entry(storage, wanted)
     if as_json:
         print_json({"epoch": looked.epoch, "entry": None if found is None else facts_of(found)})
     elif found is not None and raw:
@@ -103,7 +103,7 @@ def scan(
 
 @store.command()
 @of_store
-@click.option("--jsonl", is_flag=True, help="One object a line, which is the only form there is.")
+@click.option("--jsonl", "--json", "jsonl", is_flag=True, help="One object a line, which is the only form there is.")
 @as_of_option
 def export(data: str, jsonl: bool, as_of: str | None) -> None:
     """Print all live entries, by storage and key: {"storage": n, "key": hex, "value": hex}, one a line."""
@@ -155,7 +155,7 @@ def inspect(data: str, as_json: bool) -> int:
 @in_hex
 @as_json
 def put(data: str, storage: int, key: str, value: str, in_hex: bool, as_json: bool) -> None:
-    """Write an entry; it is durable when this ends. A VALUE of - is read from standard input."""
+    """Write an entry; it is durable when this ends. A VALUE of - is read from standard input, its last newline too."""
     wanted = to_bytes(key, in_hex=in_hex)
     content = sys.stdin.buffer.read() if value == "-" else to_bytes(value, in_hex=in_hex)
     with opened(data, makes=True, hint=_WRITE) as store:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from lamina.cli.main import EXIT_DAMAGE, EXIT_ERROR, EXIT_REPAIRED
 from lamina.cli.render import as_json, err, out, print_json, progress_bar
-from lamina.cli.store_place import folder_of, for_itself, moment, new_folder_of, of_store, opened
+from lamina.cli.store_place import folder_of, for_itself, is_there, moment, new_folder_of, of_store, opened
 from lamina.cli.store_show import (
     print_backup,
     print_clean_up,
@@ -18,9 +19,12 @@ from lamina.cli.store_show import (
     print_obsolete,
     print_repair,
 )
+from lamina.errors import BadEntry, TooOld
 
 if TYPE_CHECKING:
     from lamina.engines.store.backup import Manifest
+
+_BACK_UP: Final = "a server or program has it open: stop it first, or call store.back_up in the program that has it"
 
 
 @click.command()
@@ -130,7 +134,12 @@ def gc(data: str, keep: str | None, dry_run: bool, as_json: bool) -> None:
     folder = folder_of(data, to_change=True)
     epoch, time_ns = moment(keep)
     if time_ns is not None:
-        epoch = looking.epoch_at(files, folder, time_ns)
+        try:
+            epoch = looking.epoch_at(files, folder, time_ns)
+        except TooOld:
+            epoch = 0  # all that there is stays
+    elif epoch is not None and epoch > (last := looking.last_epoch(files, folder)):
+        raise BadEntry(f"epoch {epoch} is not durable yet", hint=f"the last one is {last}")
     if dry_run:
         is_held = holder_of(files, folder) is not None
         working = [name for name in files.list(folder) if is_held and name.startswith(inputs.RUN)]
@@ -141,8 +150,8 @@ def gc(data: str, keep: str | None, dry_run: bool, as_json: bool) -> None:
         else:
             print_obsolete(names)
         return
-    hint = "a server has it open, and cleans up behind compactions that it begins itself (compact_every_s)"
-    with for_itself(f"{hint}; stop it first, or look with --dry-run"):
+    hint = "a server has it open: send it S.COMPACT CLEAN (docs/reference/resp.md), which it also does by itself"
+    with for_itself(f"{hint} with compact_every_s; or stop it first, or look with --dry-run"):
         held = lock.take(files, folder, PWAL.lock_name)
     try:
         done = cleaning.clean_up(files, folder, catalogs.load(files, folder), keep_after_epoch=epoch)
@@ -163,8 +172,14 @@ def gc(data: str, keep: str | None, dry_run: bool, as_json: bool) -> None:
 @click.option("--copy", is_flag=True, help="Copy all files, also where a second name for them would do.")
 @as_json
 def backup(data: str, to: str, copy: bool, as_json: bool) -> None:
-    """Make a backup of everything that is durable now. On the same disk it takes no room: files get a second name."""
-    with opened(data) as store:
+    """Make a backup of everything that is durable now. On the same disk it takes no room: files get a second name.
+
+    Nobody may have the store open; a program that has it calls store.back_up.
+    """
+    from lamina.engines.store.backup import check_is_outside
+
+    check_is_outside(str(Path(folder_of(data, to_change=True)).resolve()), str(Path(to).resolve()))
+    with opened(data, hint=_BACK_UP) as store:
         manifest = store.back_up(to, link=not copy)
     _print_manifest(manifest, "backed up", as_json)
 
@@ -178,6 +193,7 @@ def check(folder: str, as_json: bool) -> int:
     from lamina.log.files.real import RealFiles
 
     files = RealFiles()
+    is_there(folder)
     problems = check_backup(files, folder)
     if problems:
         if as_json:
@@ -202,6 +218,7 @@ def restore(folder: str, data: str, as_json: bool) -> None:
     from lamina.engines.store.backup import restore
     from lamina.log.files.real import RealFiles
 
+    is_there(folder)
     manifest = restore(RealFiles(), folder, new_folder_of(data))
     _print_manifest(manifest, "restored", as_json)
 

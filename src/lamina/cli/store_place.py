@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lamina.cli.render import progress_bar
-from lamina.errors import BadOption, LogLocked, from_os
+from lamina.errors import BadEntry, BadOption, Corruption, LogLocked, from_os
 from lamina.units import parse_time
 
 if TYPE_CHECKING:
@@ -61,15 +62,20 @@ def new_folder_of(data: str) -> str:
     return str(Path(data) / "store")
 
 
-def _names(data: str, *, is_needed: bool = True) -> set[str]:
+def is_there(backup: str) -> None:
+    """Look at a folder that should be a backup. Raises: DiskError if it is not there, or cannot be looked at."""
+    _names(backup, what="backup")
+
+
+def _names(data: str, *, is_needed: bool = True, what: str = "data folder") -> set[str]:
     try:
         return {each.name for each in Path(data).iterdir()}
     except FileNotFoundError as error:
         if not is_needed:
             return set()
-        raise from_os(error, "open the data folder", data) from error
+        raise from_os(error, f"open the {what}", data) from error
     except OSError as error:
-        raise from_os(error, "open the data folder", data) from error
+        raise from_os(error, f"open the {what}", data) from error
 
 
 def _is_store(names: set[str]) -> bool:
@@ -83,15 +89,21 @@ def looked_at(data: str, as_of: str | None = None) -> Iterator[Looked]:
     What is in no sorted file yet is held in memory, and beyond 256 MiB in a folder for temporary files.
     Raises: BadOption, BadEntry, TooOld, Corruption, WrongFormat, DiskError.
     """
+    from lamina.engines.store import hints
     from lamina.engines.store.looking import look
     from lamina.log.files.real import RealFiles
 
     folder = folder_of(data)
     epoch, time_ns = moment(as_of)
-    with TemporaryDirectory(prefix="lamina-store-") as spill_to, progress_bar("reading the store") as progress:
-        looked = look(RealFiles(), folder, epoch=epoch, time_ns=time_ns, spill_to=spill_to, progress=progress)
-    with looked:
-        yield looked
+    try:
+        with TemporaryDirectory(prefix="lamina-store-") as spill_to, progress_bar("reading the store") as progress:
+            looked = look(RealFiles(), folder, epoch=epoch, time_ns=time_ns, spill_to=spill_to, progress=progress)
+        with looked:
+            yield looked
+    except Corruption as error:
+        if _BACKUP not in _names(folder):
+            raise
+        raise Corruption(error.file, error.offset, error.reason, hint=hints.OF_A_BACKUP) from error
 
 
 @contextmanager
@@ -124,7 +136,7 @@ def for_itself(hint: str = _STOP) -> Iterator[None]:
 
 
 def moment(text: str | None) -> tuple[int | None, int | None]:
-    """An epoch, or a time in nanoseconds: a number alone is an epoch. Raises: BadOption."""
+    """An epoch, or a time in nanoseconds: a number alone is an epoch. Raises: BadOption; BadEntry for a later time."""
     if text is None:
         return None, None
     if text.isascii() and text.isdigit():
@@ -132,9 +144,12 @@ def moment(text: str | None) -> tuple[int | None, int | None]:
             raise BadOption(f"{text[:40]} is no epoch", hint="an epoch has 64 bits")
         return int(text), None
     try:
-        return None, parse_time(text)
+        time_ns = parse_time(text)
     except BadOption as error:
         raise BadOption(error.message, hint="write an epoch (4711), a time (2026-11-15T06:17:00Z), or -5m") from error
+    if time_ns > time.time_ns():
+        raise BadEntry("that moment is yet to come", hint="give a time that has passed")
+    return None, time_ns
 
 
 def to_bytes(text: str, *, in_hex: bool) -> bytes:

@@ -112,7 +112,10 @@ def print_damage(report: VerifyReport) -> None:
     for name in report.leftovers:
         out.print(f"left behind by a crash, ignored: {name}", markup=False)
     if not report.is_sound:
-        out.print('damage found; see "lamina store repair"', markup=False)
+        from lamina.engines.store import hints
+
+        what_next = hints.OF_A_BACKUP if report.is_backup else 'see "lamina store repair"'
+        out.print(f"damage found; {what_next}", markup=False)
     elif report.torn:
         out.print("no damage; torn tails are cut when the store is next opened", markup=False)
     else:
@@ -142,7 +145,8 @@ def print_compaction(report: CompactionReport) -> None:
         return
     files = counted(len(report.inputs), "file")
     out.print(f"generation {report.generation}, up to epoch {report.epoch}: {files} merged", markup=False)
-    out.print(f"{counted(report.entries_read, 'entry', 'entries')} read, {report.entries_live:,} live", markup=False)
+    new = f"{counted(report.entries_read, 'new entry', 'new entries')} read"
+    out.print(f"{new}; {counted(report.entries_live, 'live entry', 'live entries')} in all", markup=False)
     size = f"{show_bytes(report.bytes_before)} before, {show_bytes(report.bytes_after)} now"
     parts = f"{counted(report.parts_written, 'part')} written, {report.parts_kept} kept"
     out.print(f"{size}; {parts}; in {show_duration(report.seconds)}", markup=False)

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lamina.clock import Clock
-from lamina.errors import from_os
+from lamina.errors import BadOption, from_os
 from lamina.log import frame, kernel, recovery, rewrite
 from lamina.log.files import File, Files, join
 from lamina.log.formats import Format
 from lamina.log.index import Index, newest_data
-from lamina.log.naming import FAMILIES, follows
+from lamina.log.naming import FAMILIES, Listing, follows
 from lamina.log.recovery import Examined, RecoveryReport
 from lamina.log.scan import HEADER_SIZE, FileScan
 from lamina.log.survey import Damage, SegmentSurvey, Survey, survey
@@ -28,6 +28,19 @@ class RepairReport:
 
     done: list[str] = field(default_factory=list)
     left: list[Damage] = field(default_factory=list)
+
+
+def is_store(listing: Listing) -> bool:
+    """Files of a store: what of them counts is said in others of them, which a log knows nothing of."""
+    is_named = any(name.startswith("compaction_catalog") for name in listing.companions)
+    return is_named or any(name.family == "pwal" for name in listing.segments)
+
+
+def check_is_no_store(folder: str, listing: Listing) -> None:
+    """Raises: BadOption: cutting a file of a store could make it one that is refused, or that has lost a session."""
+    if is_store(listing):
+        hint = f'use "lamina store verify {folder}" and "lamina store repair {folder}"'
+        raise BadOption(f"{folder} is a store, whose files are not repaired one by one", hint=hint)
 
 
 def plan(found: Survey) -> list[str]:

@@ -39,11 +39,13 @@ def header_is_torn(header: bytes, format: Format | None) -> bool:
     return header != format.header and format.header.startswith(rest)
 
 
-def check_header(file: File, name: str, expected: Format | None = None, header: bytes | None = None) -> Format:
+def check_header(
+    file: File, name: str, expected: Format | None = None, header: bytes | None = None, *, hint: str = ""
+) -> Format:
     """Tell what kind of file it is (``header``: if it is known). Raises: Corruption for a torn one; WrongFormat."""
     header = read_header(file) if header is None else header
     if header_is_torn(header, expected) or len(header) < HEADER_SIZE:
-        raise Corruption(name, 0, "the file is empty" if not header else "the header is cut short")
+        raise Corruption(name, 0, "the file is empty" if not header else "the header is cut short", hint=hint)
     format = identify(name, header)
     if expected is not None and format is not expected:
         raise WrongFormat(name, f"a {format.name} file where a {expected.name} file was expected")

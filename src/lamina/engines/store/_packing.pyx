@@ -7,7 +7,10 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from lamina.engines.store._entry cimport ENTRY_SIZE, PUT, put_big
+from lamina.engines.store._entry cimport BEGIN, BEGIN_SIZE, ENTRY_SIZE, PUT, STORAGE_SIZE, big, put_big
+
+
+cdef uint64_t MOST = 0xFFFFFFFFFFFFFFFF
 
 
 cdef inline uint8_t *put_entry(uint8_t *to, uint64_t storage, uint64_t major, uint64_t minor, bytes key, bytes value):
@@ -54,6 +57,31 @@ def put_many(packed, uint64_t storage, list pairs not None, uint64_t major, uint
         to = put_entry(to, storage, major, minor, key, value)
         minor += 1
     packed.length += len(pairs)
+
+
+def stamp(packed, uint64_t epoch, uint64_t major, uint64_t minor):
+    cdef bytearray data = packed.data
+    cdef uint8_t *at = <uint8_t *> PyByteArray_AS_STRING(data)
+    cdef uint8_t *end = at + PyByteArray_GET_SIZE(data)
+    cdef uint64_t size, chosen, its_minor
+    while end - at >= 4 + BEGIN_SIZE:
+        size = big(at, 4)
+        at += 4
+        if size > <uint64_t> (end - at):
+            raise ValueError("a payload does not fit into the buffer")
+        if at[0] == BEGIN:
+            put_big(at + 1, epoch, 8)
+        elif size >= STORAGE_SIZE:
+            chosen, its_minor = big(at + 9, 8), big(at + 17, 8)
+            if chosen == MOST:
+                put_big(at + 9, major, 8)
+                put_big(at + 17, minor, 8)
+                minor += 1
+            elif chosen > major or (chosen == major and its_minor >= minor):
+                major = chosen + (its_minor == MOST)
+                minor = its_minor + 1  # 0 behind the largest
+        at += size
+    return major, minor
 
 
 cdef inline bint is_pair(pair):

@@ -291,6 +291,12 @@ cdef class Table:
                     return &self._slots[at]
             at = (at + 1) & self._mask
 
+    cdef int _grow_for(self, size_t count) noexcept nogil:
+        while count * 3 > (self._mask + 1) * 2:
+            if self._grow() < 0:
+                return -1
+        return 0
+
     cdef int _grow(self) noexcept nogil:
         cdef size_t mask = 2 * self._mask + 1, at, to
         cdef Entry **slots = <Entry **> calloc(mask + 1, sizeof(Entry *))
@@ -326,6 +332,7 @@ cdef class Table:
         cdef size_t used = self._used, dead = self._dead, at
         cdef Entry *entry
         self._block, self._used, self._dead = NULL, 0, 0
+        self._is_ordered = False
         for at in range(self._mask + 1):
             if self._slots[at] is not NULL:
                 entry = self._room(self._slots[at].size)
@@ -365,7 +372,8 @@ cdef class Table:
         cdef bint is_full
         both.storages = newer.storages
         with nogil:
-            is_full = both._add(self) < 0 or both._add(newer) < 0
+            # Room for all first: put in the order of the old slots, they would crowd in a smaller table.
+            is_full = both._grow_for(self._count + newer._count) < 0 or both._add(self) < 0 or both._add(newer) < 0
         if is_full:
             raise MemoryError
         both._note(self._highest)

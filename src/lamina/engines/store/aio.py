@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from lamina.engines.store.channel import Channel, Session
+from lamina.engines.store.draft import Draft
 from lamina.engines.store.engine import StoreEngine
 from lamina.engines.store.view import Found, Snapshot
 from lamina.units import KIB, MIB
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from lamina.engines.store.storages import Storages
 
 MOST_AT_ONCE: Final = 64
-"""Sessions of one loop that are open at the same time; who wants another one waits."""
+"""Sessions of one loop that end at the same time; who wants to end another one waits."""
 _LARGE: Final = 256 * KIB  # bytes of a session that a thread hands over
 _PAGE: Final = 500  # entries that are read at once
 _PAGE_BYTES: Final = MIB
@@ -48,29 +49,32 @@ class AsyncStore:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def session(self, *, wait: bool = True, timeout: float | None = None) -> AsyncIterator[Session]:
-        """As ``Store.session``: a ``Session``, whose methods are called without await. An exception gives it up.
+    async def session(self, *, wait: bool = True, timeout: float | None = None) -> AsyncIterator[Draft]:
+        """As ``Store.session``: its methods are called without await. An exception gives it up.
 
-        Cancelled while it ends, it may be done or not. While it is open its epoch, and those behind it, do not become
-        durable: wait for nothing else meanwhile.
+        Cancelled while it ends, it may be done or not.
         Raises: StorageError: nothing of it will ever be there; LogClosed.
         """
+        self._engine.check_open()
+        draft = Draft(self._engine)
+        try:
+            yield draft
+        except BaseException:
+            draft.give_up()
+            raise
         async with self._limit():
             channel = self._channel()
             try:
-                session = channel.begin()
+                session = draft.join(channel)
             except BaseException:
                 self._free.append(channel)
                 raise
-            try:
-                yield session
-            except BaseException:
-                session.abort()
+            if session is None:
                 self._free.append(channel)
-                raise
-            await self._end(channel, session)
+            else:
+                await self._end(channel, session)
         if wait:
-            await self.wait_durable(session.epoch, timeout)
+            await self.wait_durable(draft.epoch, timeout)
 
     def _limit(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
@@ -180,8 +184,11 @@ class AsyncSnapshot:
     def storages(self) -> Storages:
         return self._snapshot.storages
 
-    async def get(self, storage: int, key: bytes) -> Found | None:
+    async def get(self, storage: int, key: bytes) -> bytes | None:
         return self._snapshot.get(storage, key)
+
+    async def entry(self, storage: int, key: bytes) -> Found | None:
+        return self._snapshot.entry(storage, key)
 
     async def scan(
         self, storage: int | None = None, start: bytes = b"", end: bytes | None = None
@@ -210,7 +217,7 @@ def needs_disk(channel: Channel, session: Session) -> bool:
     """
     boundaries = list(channel._marks)
     is_marked = bool(boundaries) and session.epoch > boundaries[0]
-    return is_marked or not channel.has_file or session._bytes > _LARGE
+    return is_marked or not channel.has_file or session.size > _LARGE
 
 
 def is_free(engine: StoreEngine) -> bool:

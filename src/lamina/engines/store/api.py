@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING
 from lamina.clock import Clock
 from lamina.engines.store import as_of, backup
 from lamina.engines.store.backup import Manifest
-from lamina.engines.store.channel import Channel, Session
+from lamina.engines.store.channel import Channel
 from lamina.engines.store.cleaning import CleanUp
+from lamina.engines.store.codec import MOST
 from lamina.engines.store.compactions import CompactionReport, Compactions, Progress
+from lamina.engines.store.draft import Draft
 from lamina.engines.store.engine import StoreEngine
 from lamina.engines.store.keeper import Keeper
 from lamina.engines.store.options import StoreOptions
@@ -94,16 +96,25 @@ class Store:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def session(self, *, wait: bool = True, timeout: float | None = None) -> Iterator[Session]:
-        """A session on a channel that is free. Leaving it makes it durable; an exception gives it up.
+    def session(self, *, wait: bool = True, timeout: float | None = None) -> Iterator[Draft]:
+        """A session. Leaving it writes it and makes it durable; an exception gives it up. Nobody waits for it before.
 
         ``wait=False``: leave at once, ``session.epoch`` says what to wait for.
         Raises: StorageError: nothing of it will ever be there; LogClosed.
         """
-        with self._channel() as channel, channel.begin() as session:
-            yield session
+        self._check_open()
+        draft = Draft(self.engine)
+        try:
+            yield draft
+        except BaseException:
+            draft.give_up()
+            raise
+        with self._channel() as channel:
+            session = draft.join(channel)
+            if session is not None:
+                session.end()
         if wait:
-            self.wait_durable(session.epoch, timeout)
+            self.wait_durable(draft.epoch, timeout)
 
     @contextmanager
     def _channel(self) -> Iterator[Channel]:
@@ -123,7 +134,8 @@ class Store:
                 self._is_free.notify()
 
     def channel(self, number: int) -> Channel:
-        """A channel of your own: its sessions (``channel.begin()``) go to its own file, one at a time.
+        """A channel of your own: its sessions (``channel.begin()``) go to its own file, one at a time. Such a session
+        joins the present epoch at once: until it ends nothing of that epoch, or a later one, becomes durable.
 
         Give numbers from 9999 downwards, or write through channels only: ``session`` takes from 0 upwards.
         """
@@ -151,11 +163,13 @@ class Store:
     def entry(self, storage: int, key: bytes) -> Found | None:
         """The same with its version and time."""
         self._check_open()
+        _check_place(storage, key)
         return self.engine.view.get(storage, key)
 
     def scan(self, storage: int, start: bytes = b"", end: bytes | None = None) -> Iterator[Found]:
         """Entries of a storage in order of their keys, from ``start`` up to but without ``end``; as they are now,
         whatever is written meanwhile. Raises: Corruption, DiskError."""
+        _check_place(storage, start)
         return self.snapshot().scan(storage, start, end)
 
     def snapshot(self) -> Snapshot:
@@ -194,7 +208,9 @@ class Store:
 
     @property
     def last_epoch(self) -> int:
-        """The last one that is durable: it never falls, not over a restart either."""
+        """The last one that is over: everything up to it is durable, but for epochs that the disk refused (who waited
+        for one was told). Behind an orderly restart it is not lower; behind a crash not lower than the last in which
+        somebody wrote."""
         return self.engine.last_epoch
 
     def switch_epoch(self, epoch: int | None = None) -> int:
@@ -202,16 +218,18 @@ class Store:
         return self.engine.switch_epoch(epoch)
 
     def wait_durable(self, epoch: int, timeout: float | None = None) -> None:
-        """Return when everything up to ``epoch`` is durable; ends the epoch if it is the present one.
+        """Return when everything up to ``epoch`` is durable; ends the epoch if it is the present one (unless epochs are
+        switched by calls only).
 
         Raises: what kept it from being so; TimeoutError.
         """
+        self._keeper.check_not_inside()
         self.engine.waiters.wait(epoch, self.engine.nudge, timeout)
 
     def on_durable(self, callback: Callable[[int], None]) -> Callable[[], None]:
         """Call ``callback(epoch)`` in a thread of the store whenever more has become durable, with epochs that rise.
 
-        Returns what ends that.
+        It must not wait for the store, nor close it. Returns what ends that.
         """
         self.engine.waiters.add_callback(callback)
         return lambda: self.engine.waiters.remove_callback(callback)
@@ -223,10 +241,12 @@ class Store:
 
         Raises: Stopped if the store is closed meanwhile; StorageError; TimeoutError.
         """
+        self._keeper.check_not_inside()
         return self.engine.rotate(timeout)
 
     def compact(self, progress: Progress = lambda done, total: None) -> CompactionReport:
         """Compact now. Raises: Stopped, StorageError: then all is as it was."""
+        self._keeper.check_not_inside()
         return self.compactions.compact(progress)
 
     def clean_up(self, keep_after_epoch: int | None = None) -> CleanUp:
@@ -257,6 +277,7 @@ class Store:
 
     def close(self) -> None:
         """Make durable what has ended, and let the folder go. Requests that wait are refused, not kept waiting."""
+        self._keeper.check_not_inside()
         with self._is_free:
             if self._is_closed:
                 return
@@ -271,3 +292,11 @@ class Store:
 
     def __exit__(self, *problem: object) -> None:
         self.close()
+
+
+def _check_place(storage: int, key: bytes) -> None:
+    """Raises: BadEntry, TypeError."""
+    if type(storage) is not int or not 0 <= storage <= MOST:
+        raise BadEntry(f"{storage!r} is no storage", hint=f"give a number from 0 to {MOST}")
+    if not isinstance(key, bytes):
+        raise TypeError("keys are bytes")

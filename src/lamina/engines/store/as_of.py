@@ -44,7 +44,10 @@ def as_of_epoch(engine: StoreEngine, epoch: int) -> Snapshot:
 
 def as_of_time(engine: StoreEngine, time_ns: int) -> Snapshot:
     """The store as it was at a moment: everything that had become durable by then. Raises: as ``as_of_epoch``."""
-    return as_of_epoch(engine, epoch_at(engine, time_ns))
+    if time_ns > engine.clock.now_ns():
+        raise BadEntry("that moment is yet to come", hint="give a time that has passed")
+    # The epoch file may know of one that is not told yet.
+    return as_of_epoch(engine, min(epoch_at(engine, time_ns), engine.last_epoch))
 
 
 def epoch_at(engine: StoreEngine, time_ns: int) -> int:
@@ -102,12 +105,12 @@ def _read(engine: StoreEngine, epoch: int) -> Snapshot:
         pinned.pin(folder, [name.name for name in found])
         # What is open now stays what it is. If the list is the same, and what reading begins with is there, it was all.
         if channel_files(_names(engine), base.merged) != names or all(base != each for each in _bases(engine)):
-            raise Corruption(folder, 0, "files were rotated or cleaned up while they were opened")
+            raise Corruption(folder, 0, "files were rotated or cleaned up while they were opened", hint="try again")
         active = {name.name for name in found if name.name == name.stream}
         reader.read(found, base.epoch, epoch, tuple(engine.voids), active)
     except FileNotFoundError as error:
         reader.done().close(files, folder)
-        raise Corruption(folder, 0, "a file was taken away while it was opened") from error
+        raise Corruption(folder, 0, "a file was taken away while it was opened", hint="try again") from error
     except BaseException:
         reader.done().close(files, folder)
         raise

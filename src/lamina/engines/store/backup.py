@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 
 from lamina.clock import Clock
 from lamina.engines.store import catalog as catalogs
+from lamina.engines.store import hints
 from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.codec import MOST
 from lamina.errors import BadOption, Corruption, StorageError, WrongFormat, from_os
@@ -77,14 +78,15 @@ def back_up(
     where the disk can do that, and are copied where not.
 
     Durability: when it returns, the backup is on the disk and was read once: the parts are as the catalog says.
-    Raises: BadOption for a target that is not empty or a name that is not that of a closed file; Corruption of a part;
-        DiskFull, DiskError. Then the target is empty again, as far as that can be.
+    Raises: BadOption for a target that is not empty or in the store, or a name that is not that of a closed file;
+        Corruption of a part; DiskFull, DiskError. Then the target is empty again, as far as that can be.
     """
     wanted = sorted({*names, *(part.name for part in catalog.parts)} - {catalogs.NAME})
     for name in wanted:
         if catalogs.rotated_epoch(name) is None and catalogs.part_generation(name) is None:
             raise BadOption(f"{name!r} is not the name of a closed file", hint="rotate first; active files change")
     epochs = (catalogs.rotated_epoch(name) or 0 for name in wanted)
+    check_is_outside(folder, to)
     _check_is_empty(files, to)
     made: list[str] = []
     try:
@@ -172,7 +174,14 @@ def _check_parts(backed_up: Sequence[BackedUp], catalog: Catalog) -> None:
     for part in catalog.parts:
         file = by_name[part.name]
         if (file.bytes, file.crc) != (part.bytes, part.crc):
-            raise Corruption(part.name, 0, "the file is not what the catalog says", hint="restore an older backup")
+            raise Corruption(part.name, 0, "the file is not what the catalog says", hint=hints.DAMAGED)
+
+
+def check_is_outside(folder: str, to: str) -> None:
+    """By the names alone. Raises: BadOption for a target in the folder of the store."""
+    if f"{to.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/"):
+        hint = "name a folder elsewhere; on the same disk a backup takes no room"
+        raise BadOption(f"{to} is in the folder of the store", hint=hint)
 
 
 def _check_is_empty(files: Files, folder: str) -> None:
@@ -212,7 +221,7 @@ def decode(text: bytes) -> Manifest:
     found: dict[str, BackedUp] = {}
 
     def bad(reason: str) -> NoReturn:
-        raise Corruption(MANIFEST, at, reason, hint="take another backup")
+        raise Corruption(MANIFEST, at, reason, hint=hints.OF_A_BACKUP)
 
     def number(word: str) -> int:
         if not _NUMBER.fullmatch(word) or int(word) > MOST:
@@ -259,7 +268,7 @@ def read_manifest(files: Files, folder: str) -> Manifest:
         file = open_for_reading(files, folder, MANIFEST)
     except FileNotFoundError:
         reason = "there is no manifest: this is no backup, or one that was never finished"
-        raise Corruption(MANIFEST, 0, reason, hint="take another backup") from None
+        raise Corruption(MANIFEST, 0, reason, hint=hints.OF_A_BACKUP) from None
     try:
         return decode(read_at(file, 0, file.size()))
     finally:
@@ -328,7 +337,7 @@ def restore(files: Files, backup: str, to: str) -> Manifest:
     problems = check_backup(files, backup)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise Corruption(MANIFEST, 0, f"the backup is not whole: {problems[0]}{more}", hint="take another backup")
+        raise Corruption(MANIFEST, 0, f"the backup is not whole: {problems[0]}{more}", hint=hints.OF_A_BACKUP)
     _check_is_empty(files, to)
     filling = to.rstrip("/") + RESTORING
     names = [file.name for file in manifest.files]

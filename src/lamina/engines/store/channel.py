@@ -11,12 +11,11 @@ is written. A rotated file is closed and never changes again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lamina.engines.store import codec, packing
-from lamina.engines.store.codec import ADD, CLEAR, DROP, MOST
-from lamina.errors import BadEntry, from_os
+from lamina.engines.store import codec
+from lamina.engines.store.entries import Entries
+from lamina.errors import from_os
 from lamina.log import index
 from lamina.log.files import join
 from lamina.log.formats import PWAL as FORMAT
@@ -30,8 +29,6 @@ from lamina.log.writer import Log
 if TYPE_CHECKING:
     from lamina.engines.store.engine import StoreEngine
 
-LARGEST: Final = (64 << 20) - 64
-"""Bytes of key and value together: what fits into a record."""
 OPTIONS: Final = LogOptions(sync=OS, segment_bytes=1 << 62, gather_bytes=256 << 10)
 # Synced when the epoch is over, by whoever ends it; rotated by requests, not by size.
 
@@ -126,7 +123,7 @@ class Channel:
                 return
             self._is_sealed = True
             log.close()
-            self._last_ns, self.newest_ns = log.position, log.synced  # what was refused is not in it
+            self._last_ns = self.newest_ns = log.synced  # what was refused is not in it
             self._log, self._is_sealed = None, False
         name = self._store.rotated_name(self.name, self._marks[0])
         try:
@@ -179,84 +176,29 @@ class Channel:
                 self._log = None
 
 
-class Session:
+class Session(Entries):
     """Entries that become durable together. A context manager: ends it, or gives it up if an exception comes through.
 
-    Threads: one at a time.
+    Until it ends neither its epoch nor a later one becomes durable.
     """
 
     def __init__(self, store: StoreEngine, channel: Channel, epoch: int) -> None:
         """Use ``channel.begin``."""
-        self.epoch = epoch
-        """The epoch it belongs to: what it wrote is durable when that is."""
-        self._store = store
+        super().__init__(store, epoch)
         self._channel = channel
-        self._packed = Packed()
-        self._packed.append(codec.begin(epoch))
-        self._bytes = 0
-        self._is_open = True
         self.is_ending = False
         """It is being written. The store's lock guards it."""
 
-    def put(self, storage: int, key: bytes, value: bytes, *, version: tuple[int, int] | None = None) -> None:
-        """Give a key a value. Without ``version`` the entry is newer than all before it.
+    def _next_versions(self, count: int) -> tuple[int, int]:
+        return self._store.versions.take(self.epoch, count)
 
-        Raises: BadEntry, and nothing was taken.
-        """
-        self._check(storage, len(key) + len(value))
-        major, minor = self._version(version)
-        packing.put(self._packed, storage, key, value, major, minor)
-
-    def put_many(self, storage: int, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        """Give many keys their values, in this order. Raises: BadEntry, and none was taken."""
-        pairs = pairs if isinstance(pairs, list) else list(pairs)
-        self._check(storage, 0)
-        size = packing.size_of(pairs, LARGEST)
-        if size < 0:
-            raise _too_large(max(len(key) + len(value) for key, value in pairs))
-        self._check(storage, size, each=len(pairs))
-        major, minor = self._store.versions.take(self.epoch, len(pairs))
-        packing.put_many(self._packed, storage, pairs, major, minor)
-
-    def remove(self, storage: int, key: bytes, *, version: tuple[int, int] | None = None) -> None:
-        """Take a key away. Raises: BadEntry, and nothing was taken."""
-        self._check(storage, len(key))
-        major, minor = self._version(version)
-        self._packed.append(codec.remove(storage, key, major, minor))
-
-    def clear_storage(self, storage: int, *, version: tuple[int, int] | None = None) -> None:
-        """Every entry of the storage with an older version is gone. Raises: BadEntry."""
-        self._about_storage(CLEAR, storage, version)
-
-    def add_storage(self, storage: int, *, version: tuple[int, int] | None = None) -> None:
-        """The storage is there, also while it is empty. Raises: BadEntry."""
-        self._about_storage(ADD, storage, version)
-
-    def remove_storage(self, storage: int, *, version: tuple[int, int] | None = None) -> None:
-        """The storage is gone with every entry of an older version. Raises: BadEntry."""
-        self._about_storage(DROP, storage, version)
-
-    def _about_storage(self, kind: int, storage: int, version: tuple[int, int] | None) -> None:
-        self._check(storage, 0)
-        self._packed.append(codec.about_storage(kind, storage, *self._version(version)))
-
-    def _version(self, version: tuple[int, int] | None) -> tuple[int, int]:
-        if version is None:
-            return self._store.versions.take(self.epoch, 1)
+    def _check_version(self, version: tuple[int, int]) -> None:
         self._store.check_version(version, self.epoch)
-        return version
+        self._store.versions.note(*version)
 
-    def _check(self, storage: int, size: int, each: int = 1) -> None:
-        if not self._is_open:
-            raise BadEntry("the session has ended", hint="begin another one")
-        if not isinstance(storage, int) or not 0 <= storage <= MOST:
-            raise BadEntry(f"{storage!r} is no storage", hint=f"give a number from 0 to {MOST}")
-        if each == 1 and size > LARGEST:
-            raise _too_large(size)
-        limit = self._store.options.max_session_bytes
-        if self._bytes + size + 64 * each > limit:
-            raise BadEntry(f"the session has more than {limit} bytes", hint="split it, or raise max_session_bytes")
-        self._bytes += size + 64 * each
+    def adopt(self, packed: Packed, size: int) -> None:
+        """Take over entries that were packed elsewhere, the mark of its begin included."""
+        self._packed, self.size = packed, size
 
     def end(self) -> int:
         """It is whole. Returns its epoch: wait for that to be durable (``store.wait_durable``). Ending twice: nothing.
@@ -284,7 +226,3 @@ class Session:
             self.end()
         else:
             self.abort()
-
-
-def _too_large(size: int) -> BadEntry:
-    return BadEntry(f"an entry of {size} bytes is too large: {LARGEST} at most", hint="split it")

@@ -27,8 +27,9 @@ from lamina.engines.store.compaction_task import Outcome, Task
 from lamina.engines.store.compaction_worker import compact_elsewhere
 from lamina.engines.store.engine import StoreEngine
 from lamina.engines.store.rotation import Rotated
+from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.view import Layer
-from lamina.errors import Stopped, StorageError
+from lamina.errors import BadEntry, Stopped, StorageError
 
 logger = logging.getLogger("lamina.store")
 
@@ -78,6 +79,9 @@ class Compactions:
             engine = self._engine
             start = engine.clock.monotonic()
             try:
+                engine.check_open()
+                if engine.is_untouched():
+                    return self._nothing()
                 layers: list[Layer] = []
                 request = engine.request_rotation(lambda: layers.extend(engine.view.freeze()))
                 stopper.ends_by(lambda: request.fail(Stopped("the compaction was given up", hint="ask again")))
@@ -85,7 +89,22 @@ class Compactions:
                 stopper.ends_by(None)
                 if stopper.is_stopped:
                     raise Stopped("the compaction was given up", hint="ask again")
-                return self._compact(rotated, layers, progress, stopper, start)
+                report = self._compact(rotated, layers, progress, stopper, start)
+                logger.info(
+                    "compaction %d: up to epoch %d, %d files with %d entries merged, %d entries live, %d bytes before, "
+                    "%d after, %d parts kept, %d written, took %.1f s",
+                    report.generation,
+                    report.epoch,
+                    len(report.inputs),
+                    report.entries_read,
+                    report.entries_live,
+                    report.bytes_before,
+                    report.bytes_after,
+                    report.parts_kept,
+                    report.parts_written,
+                    report.seconds,
+                )
+                return report
             finally:
                 self.last_at = engine.clock.monotonic()
                 with self._guard:
@@ -105,7 +124,7 @@ class Compactions:
         catalog = engine.catalog
         inputs = self._inputs(rotated)
         if not inputs:
-            return CompactionReport(catalog.generation, catalog.epoch, ())
+            return self._nothing()
         sizes = [cleaning.size_of(engine.files, engine.folder, name) or 0 for name in inputs]
         before = sum(sizes) + sum(part.bytes for part in catalog.parts)
         read = written = 0
@@ -131,6 +150,13 @@ class Compactions:
             parts_written=written + outcome.parts_written,
             seconds=engine.clock.monotonic() - start,
         )
+
+    def _nothing(self) -> CompactionReport:
+        """There is nothing to do: what there is."""
+        catalog = self._engine.catalog
+        live, size = sum(part.entries for part in catalog.parts), sum(part.bytes for part in catalog.parts)
+        parts = len(catalog.parts)
+        return CompactionReport(catalog.generation, catalog.epoch, (), 0, live, size, size, parts_kept=parts)
 
     def _inputs(self, rotated: Rotated) -> tuple[str, ...]:
         merged = frozenset(self._engine.catalog.merged)
@@ -197,16 +223,26 @@ class Compactions:
         engine = self._engine
         with engine.lock:
             engine.catalog, engine.baseline = catalog, baseline
-        engine.view.replace(gone, [baseline])
+        for layer in engine.view.replace(gone, [baseline]):
+            if isinstance(layer, SortedFile):
+                engine.forget_run(layer)
 
     def clean_up(self, keep_after_epoch: int | None = None) -> CleanUp:
         """Remove what compactions made obsolete; who reads it goes on reading. Raises: StorageError."""
         with self._one:
+            if self._is_stopped:
+                raise Stopped("the store is being closed", hint="open it and ask again")
             engine = self._engine
+            if keep_after_epoch is not None and keep_after_epoch > engine.last_epoch:
+                raise BadEntry(
+                    f"epoch {keep_after_epoch} is not durable yet", hint=f"the last one is {engine.last_epoch}"
+                )
             done = cleaning.clean_up(
                 engine.files, engine.folder, engine.catalog, keep=engine.runs, keep_after_epoch=keep_after_epoch
             )
             removed = frozenset(done.removed)
+            if removed:
+                logger.info("clean-up: %d files removed, %d bytes", len(removed), done.bytes)
             with engine.lock:
                 engine.catalog = done.catalog
                 engine.rotated[:] = [name for name in engine.rotated if name not in removed]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from lamina.errors import LaminaError
+from lamina.errors import LaminaError, StorageError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -21,7 +21,9 @@ Told = Callable[[LaminaError | None], None]
 class Waiters:
     """Threads: safe from any thread. Callbacks are called one at a time, with epochs that rise."""
 
-    def __init__(self, informed: int) -> None:
+    def __init__(self, informed: int, voids: Sequence[tuple[int, int]] = ()) -> None:
+        """``voids``: epochs that never came to be; the store adds to it."""
+        self._voids = voids
         self._lock = threading.Lock()
         self._informed = informed
         self._waiting: list[tuple[int, Told]] = []
@@ -30,13 +32,15 @@ class Waiters:
         self._failure: LaminaError | None = None
 
     def wants(self, epoch: int) -> bool:
-        """Somebody waits for this epoch or a later one."""
-        return any(each >= epoch for each, _ in self._waiting)
+        """Somebody waits for this very epoch; who waits for a later one has to wait for it to begin."""
+        return any(each == epoch for each, _ in self._waiting)
 
     def add(self, epoch: int, told: Told) -> None:
         """Call ``told`` once: with None when the epoch is durable, with the error if it never will be."""
         with self._lock:
             error = next((error for first, last, error in self._refused if first <= epoch <= last), None)
+            if error is None and any(first <= epoch <= last for first, last in self._voids):
+                error = StorageError(f"epoch {epoch} is void: it was never durable", hint="write it again")
             if error is None and epoch > self._informed:
                 error = self._failure
                 if error is None:

@@ -69,6 +69,7 @@ class StoreEngine(Settling):
     def channel(self, number: int | None = None) -> Channel:
         """A channel: the one of that number, or the next new one. Raises: BadEntry."""
         with self.lock:
+            self.check_open()
             if number is None:
                 number = next(each for each in count() if each not in self.channels)
             if not isinstance(number, int) or not 0 <= number < MOST_CHANNELS:
@@ -118,6 +119,8 @@ class StoreEngine(Settling):
     def check_version(self, version: tuple[int, int], epoch: int) -> None:
         """Raises: BadEntry for a version that cannot be chosen in a session of ``epoch``."""
         major, minor = version
+        if type(major) is not int or type(minor) is not int:
+            raise BadEntry(f"{version!r} is no version", hint="give two whole numbers")
         if not (0 <= major <= codec.MOST and 0 <= minor <= codec.MOST):
             raise BadEntry(f"{major}.{minor} is no version", hint="give two numbers of 64 bits")
         if major == codec.MOST:
@@ -127,7 +130,6 @@ class StoreEngine(Settling):
                 f"version {major}.{minor} is too old: everything up to epoch {self.floor} was compacted",
                 hint=f"give a major version above {self.floor}",
             )
-        self.versions.note(major, minor)
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
@@ -226,24 +228,26 @@ class StoreEngine(Settling):
                     self._counter.end(channel.number, wrote=False)
             given_up = self._rotations.stop()
             if self._counter.is_waiting():
-                self._counter.switch(self._counter.current + 1)
+                self._counter.current += 1
         for request in given_up:
             request.fail(stopped())
         error: LaminaError | None = None
         with self._disk:
             try:
                 had_failed = self.failure is not None
-                self.settle()
-                self._keep_last_epoch()
-                error = None if had_failed else self.failure
-            except StorageError as problem:
-                error = problem
-            for close in (*(channel.close for channel in self.channels.values()), self.epoch_log.close):
                 try:
-                    close()
+                    self.settle()
+                    self._keep_last_epoch()
+                    error = None if had_failed else self.failure
                 except StorageError as problem:
-                    error = error or problem
-            self._let_go()
+                    error = problem
+                for close in (*(channel.close for channel in self.channels.values()), self.epoch_log.close):
+                    try:
+                        close()
+                    except StorageError as problem:
+                        error = error or problem
+            finally:
+                self._let_go()
         self.waiters.fail(LogClosed(f"{self.folder}: the store is closed", hint="open it again"))
         if error is not None:
             raise error.with_traceback(None)

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from lamina.engines.store import hints
 from lamina.errors import Corruption, from_os
 from lamina.log.attest import is_attested
 from lamina.log.files import Files, join
@@ -149,7 +150,7 @@ def read_file(files: Files, folder: str, name: FileName, epochs: Epochs, *, may_
         if may_be_torn and header_is_torn(header, EPOCH) and not is_attested(file, 0, size, 0, EPOCH):
             epochs.torn_at = 0
             return
-        check_header(file, name.name, EPOCH, header)
+        check_header(file, name.name, EPOCH, header, hint=hints.DAMAGED)
         scan = FileScan(file, end=size)
         last_ns = 0
         for batch in scan:
@@ -163,13 +164,14 @@ def read_file(files: Files, folder: str, name: FileName, epochs: Epochs, *, may_
                 try:
                     take(epochs, time_ns, payload)
                 except (ValueError, struct.error) as error:
-                    raise Corruption(name.name, batch.record_offset(at), str(error)) from error
+                    raise Corruption(name.name, batch.record_offset(at), str(error), hint=hints.DAMAGED) from error
         if scan.why is not Stop.END:
             if not may_be_torn:
-                raise Corruption(name.name, scan.stop, REASONS[scan.why])
+                raise Corruption(name.name, scan.stop, REASONS[scan.why], hint=hints.DAMAGED)
             if is_attested(file, scan.stop, size, last_ns, EPOCH):
                 # Taken for a torn tail it would make epochs void that were told to be durable.
-                raise Corruption(name.name, scan.stop, f"{REASONS[scan.why]}, though it was once synced")
+                reason = f"{REASONS[scan.why]}, though it was once synced"
+                raise Corruption(name.name, scan.stop, reason, hint=hints.DAMAGED)
             epochs.torn_at = scan.stop
     finally:
         file.close()

@@ -31,10 +31,11 @@ class EpochLog:
         committer: Committer | None,
         last_ns: int,
         head: Callable[[], bytes],
+        was_rotated: Callable[[str], None],
     ) -> None:
-        """``head``: what the first record of a file has to be."""
+        """``head``: what the first record of a file has to be. ``was_rotated`` is told of each new name."""
         self._files, self._folder, self._clock, self._committer = files, folder, clock, committer
-        self._last_ns, self._head = last_ns, head
+        self._last_ns, self._head, self._was_rotated = last_ns, head, was_rotated
         self._log: Log | None = None
         self._goes_to: str | None = None  # the name of the present file as soon as it can be renamed
         self._is_renamed = False  # it has it, but the folder is not synced
@@ -89,6 +90,7 @@ class EpochLog:
             if not self._is_renamed:
                 self._files.rename(path, join(self._folder, name))
                 self._is_renamed = True
+                self._was_rotated(name)
             # Before there is another file of that name: a power cut could leave the new one alone.
             self._files.sync_folder(self._folder)
             self._goes_to, self._is_renamed = None, False

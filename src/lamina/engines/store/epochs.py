@@ -12,7 +12,7 @@ not recorded one by one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lamina.errors import BadEntry
 
@@ -25,6 +25,9 @@ class ChannelState:
     """Epoch of the open session."""
     finished: int = 0
     """Epoch of the last one that ended; 0: none has."""
+
+
+_LAST: Final = (1 << 63) - 1  # far from where numbers of 64 bits end: another one can always follow
 
 
 class Due(NamedTuple):
@@ -65,7 +68,7 @@ class EpochCounter:
 
     def check(self, epoch: int) -> None:
         """Raises: BadEntry if ``switch`` cannot be to this one."""
-        if not self.current <= epoch < 1 << 64:
+        if not self.current <= epoch <= _LAST:
             raise BadEntry(f"epoch {epoch} cannot follow epoch {self.current}", hint="epochs rise")
 
     def switch(self, epoch: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from lamina.engines.store import codec
+from lamina.engines.store import codec, hints
 from lamina.engines.store.codec import BEGIN
 from lamina.engines.store.compaction_progress import run_name
 from lamina.engines.store.compaction_task import Task
@@ -125,8 +125,7 @@ class Gathering:
                         session.take(payload)
                         if session.counts:
                             reason = REASONS.get(found.why, REASONS[Stop.TRUNCATED])
-                            raise Corruption(
-                                name, found.whole, f"{reason}, and a session of epoch {session.epoch} is behind it"
-                            )
+                            reason = f"{reason}, and a session of epoch {session.epoch} is behind it"
+                            raise Corruption(name, found.whole, reason, hint=hints.DAMAGED)
         finally:
             file.close()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lamina.engines.store import catalog as catalogs
+from lamina.engines.store import hints
 from lamina.engines.store.baseline import Baseline
 from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.fold import Fold
@@ -104,7 +105,7 @@ class LayerReader:
                     self._files, self._folder, name.name, fold, self._table, may_be_torn=name.name in torn, step=step
                 )
             except FileNotFoundError:
-                raise Corruption(name.name, 0, "the file is not there any more") from None
+                raise Corruption(name.name, 0, "the file is not there any more", hint=hints.MISSING) from None
             result = self.result
             result.read[name.name] = read
             result.newest_epoch = max(result.newest_epoch, fold.newest_epoch)

@@ -6,7 +6,7 @@ import logging
 import threading
 
 from lamina.engines.store.engine import StoreEngine
-from lamina.errors import LaminaError, LogFailed
+from lamina.errors import BadEntry, LaminaError, LogFailed
 
 logger = logging.getLogger("lamina.store")
 
@@ -23,6 +23,11 @@ class Keeper:
         engine.nudge = self.nudge
         self._thread = threading.Thread(target=self._run, name="lamina-store", daemon=True)
         self._thread.start()
+
+    def check_not_inside(self) -> None:
+        """Raises: BadEntry in the store's own thread, where callbacks are called: it would wait for itself."""
+        if threading.current_thread() is self._thread:
+            raise BadEntry("a callback cannot wait for the store", hint="hand it to another thread")
 
     def nudge(self) -> None:
         """Something may be due. Returns at once."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lamina.engines.store import catalog as catalogs
-from lamina.engines.store import cleaning, epoch_file, inputs
+from lamina.engines.store import cleaning, epoch_file, hints, inputs
 from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.epoch_file import Epochs
 from lamina.engines.store.inputs import LayerReader, Layers, Progress, channel_files
@@ -97,6 +97,17 @@ def epoch_at(files: Files, folder: str, time_ns: int) -> int:
     return 0
 
 
+def last_epoch(files: Files, folder: str) -> int:
+    """The last epoch that is durable. Raises: Corruption, WrongFormat, DiskError."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return _epochs(files, folder).durable
+        except (DiskError, _Changed):
+            if not left:
+                raise
+    raise AssertionError
+
+
 class _Changed(StorageError):
     """What it was read from is not the newest any more, or was cleaned up."""
 
@@ -124,7 +135,7 @@ class _Look:
         catalog = catalogs.load(files, folder)
         if epochs.durable < catalog.epoch:
             reason = f"the durable epoch is {epochs.durable}, but the catalog is of epoch {catalog.epoch}"
-            raise Corruption(epoch_file.NAME, 0, reason)
+            raise Corruption(epoch_file.NAME, 0, reason, hint=hints.DAMAGED)
         epoch = self._wanted(epochs)
         bases = [catalog] if epoch >= catalog.epoch else _bases(files, folder, catalog)
         base = next((known for known in reversed(bases) if known.epoch <= epoch), None)

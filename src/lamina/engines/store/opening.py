@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from lamina.clock import Clock
 from lamina.engines.store import catalog as catalogs
-from lamina.engines.store import epoch_file, inputs, strays
+from lamina.engines.store import epoch_file, hints, inputs, strays
 from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.epoch_file import Epochs
 from lamina.engines.store.inputs import LayerReader, Layers, Progress, channel_files, channel_of
@@ -97,7 +98,7 @@ def _look(files: Files, folder: str, held: FolderLock, options: StoreOptions, pr
     epochs = epoch_file.read(files, folder, names)
     if epochs.durable < catalog.epoch:
         reason = f"the durable epoch is {epochs.durable}, but the catalog is of epoch {catalog.epoch}"
-        raise Corruption(epoch_file.NAME, 0, reason)
+        raise Corruption(epoch_file.NAME, 0, reason, hint=hints.DAMAGED)
     found = channel_files(names, catalog.merged)
     listing = sort_out(names)
     rotated = [name.name for name in listing.segments if is_rotated(name)]
@@ -135,7 +136,7 @@ def check_there(epochs: Epochs, catalog: Catalog, names: set[str]) -> None:
     for name in epochs.files:
         epoch = catalogs.rotated_epoch(name)
         if name not in names and name not in catalog.merged and (epoch is None or epoch > catalog.epoch):
-            raise Corruption(name, 0, "the epoch file names this file, and it is not there", hint="restore it")
+            raise Corruption(name, 0, "the epoch file names this file, and it is not there", hint=hints.MISSING)
 
 
 def check_attested(found: list[FileName], gathered: Layers, epochs: Epochs, catalog: Catalog) -> None:
@@ -143,7 +144,12 @@ def check_attested(found: list[FileName], gathered: Layers, epochs: Epochs, cata
     if gathered.newest_epoch and not epochs.records:
         # Its first record is synced before the first session is written.
         reason = f"no epoch file says what is durable, though there are sessions up to epoch {gathered.newest_epoch}"
-        raise Corruption(epoch_file.NAME, 0, reason)
+        raise Corruption(epoch_file.NAME, 0, reason, hint=hints.MISSING)
+    for before, behind in pairwise(found):  # of one channel they follow each other: a compaction takes the oldest
+        read = gathered.read[before.name]
+        if before.stream == behind.stream and read.last_ns < gathered.read[behind.name].vouches_ns:
+            reason = f"the end of the file is gone, {behind.name} vouches for more"
+            raise Corruption(before.name, read.whole, reason, hint=hints.MISSING)
     for channel, (time_ns, epoch) in epochs.attested.items():
         if epoch <= catalog.epoch:
             continue
@@ -151,7 +157,8 @@ def check_attested(found: list[FileName], gathered: Layers, epochs: Epochs, cata
         if max((gathered.read[name.name].last_ns for name in its), default=0) >= time_ns:
             continue
         name, at = (its[-1].name, gathered.read[its[-1].name].whole) if its else (f"pwal_{channel:04d}", 0)
-        raise Corruption(name, at, f"the end of the file is gone, though epoch {epoch} is durable")
+        reason = f"the end of the file is gone, though epoch {epoch} is durable"
+        raise Corruption(name, at, reason, hint=hints.MISSING)
 
 
 class _Change:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lamina.engines.store import codec
 from lamina.log.packed import Packed
 
+_UNSET = b"\xff" * 8
 _NO_PAIR = "pairs are tuples of two bytes"
 
 
@@ -20,6 +21,24 @@ def put_many(packed: Packed, storage: int, pairs: list[tuple[bytes, bytes]], maj
     size_of(pairs, 1 << 62)
     for number, (key, value) in enumerate(pairs):
         packed.append(codec.put(storage, key, value, major, minor + number))
+
+
+def stamp(packed: Packed, epoch: int, major: int, minor: int) -> tuple[int, int]:
+    """Give the session an epoch, and entries whose major version is ``codec.MOST`` versions that count up, each larger
+    than those before it in the session. Returns the next one."""
+    payloads = list(packed)
+    packed.data.clear()
+    packed.length = 0
+    for payload in payloads:
+        if payload[0] == codec.BEGIN:
+            payload = codec.begin(epoch)
+        elif payload[9:17] == _UNSET:
+            payload = payload[:9] + codec.pack_version((major, minor)) + payload[25:]
+            minor += 1
+        elif payload[0] != codec.END and (chosen := codec.version(payload[9:25])) >= (major, minor):
+            major, minor = (chosen.major, chosen.minor + 1) if chosen.minor < codec.MOST else (chosen.major + 1, 0)
+        packed.append(payload)
+    return major, minor
 
 
 def size_of(pairs: list[tuple[bytes, bytes]], largest: int) -> int:

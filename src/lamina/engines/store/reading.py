@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lamina.engines.store import hints
 from lamina.engines.store.fold import Fold, why_not
 from lamina.engines.store.table import Table
 from lamina.errors import Corruption
@@ -12,7 +13,7 @@ from lamina.log.attest import is_attested
 from lamina.log.files import File, Files
 from lamina.log.formats import PWAL
 from lamina.log.frame import MAX_PAYLOAD, REASONS, Stop
-from lamina.log.scan import FileScan
+from lamina.log.scan import HEADER_SIZE, FileScan
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 
 
@@ -27,6 +28,8 @@ class FileRead:
     """Bytes up to the end of the last whole record."""
     why: Stop
     """Why reading ended there."""
+    vouches_ns: int = 0
+    """The first record says that the file before it, of the same channel, reached this time; 0: it does not say."""
 
     @property
     def is_torn(self) -> bool:
@@ -54,19 +57,22 @@ def fold_file(
         header = read_header(file)
         if may_be_torn and header_is_torn(header, PWAL):
             return FileRead(size, 0, 0, Stop.TRUNCATED)
-        check_header(file, name, PWAL, header)
+        check_header(file, name, PWAL, header, hint=hints.DAMAGED)
         scan = FileScan(file, end=size)
         last_ns = 0
+        vouches_ns = 0
         for batch in scan:
+            if batch.base == HEADER_SIZE:
+                vouches_ns = PWAL.read_watermark(batch.payload(0)) or 0
             taken = table.fold(batch.data, batch.times, batch.offsets, batch.lengths, fold)
             if taken < len(batch.times):
-                reason = why_not(batch.payload(taken), fold)
-                raise Corruption(name, batch.record_offset(taken), f"not a record of a store: {reason}")
+                reason = f"not a record of a store: {why_not(batch.payload(taken), fold)}"
+                raise Corruption(name, batch.record_offset(taken), reason, hint=hints.DAMAGED)
             last_ns = max(last_ns, batch.newest)
             following = step(batch.end)
             table = table if following is None else following  # an empty one is false, and still the next
         _check_end(file, name, scan, fold, size, last_ns, may_be_torn=may_be_torn)
-        return FileRead(size, last_ns, scan.stop, scan.why if scan.stop < size else Stop.END)
+        return FileRead(size, last_ns, scan.stop, scan.why if scan.stop < size else Stop.END, vouches_ns)
     finally:
         file.close()
 
@@ -75,10 +81,12 @@ def _check_end(
     file: File, name: str, scan: FileScan, fold: Fold, size: int, last_ns: int, *, may_be_torn: bool
 ) -> None:
     if fold.epoch and fold.counts:
-        reason = "the file ends" if scan.stop == size else REASONS[scan.why]
-        raise Corruption(name, scan.stop, f"{reason}, inside a session of epoch {fold.epoch}, which is durable")
+        why = "the file ends" if scan.stop == size else REASONS[scan.why]
+        reason = f"{why}, inside a session of epoch {fold.epoch}, which is durable"
+        raise Corruption(name, scan.stop, reason, hint=hints.DAMAGED)
     if scan.stop == size:
         return
     if not may_be_torn or is_attested(file, scan.stop, size, last_ns, PWAL, MAX_PAYLOAD):
         epoch = f", behind epoch {fold.newest_epoch}" if fold.newest_epoch else ""
-        raise Corruption(name, scan.stop, f"{REASONS[scan.why]}, though it was once synced{epoch}")
+        reason = f"{REASONS[scan.why]}, though it was once synced{epoch}"
+        raise Corruption(name, scan.stop, reason, hint=hints.DAMAGED)

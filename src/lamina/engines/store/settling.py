@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from lamina.clock import Clock
 from lamina.engines.store import catalog as catalogs
-from lamina.engines.store import cleaning, codec, epoch_file, inputs
+from lamina.engines.store import cleaning, codec, compaction_progress, epoch_file, inputs
+from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.channel import Channel, Written
 from lamina.engines.store.durable import Waiters
 from lamina.engines.store.epoch_log import EpochLog
@@ -25,15 +26,18 @@ from lamina.engines.store.epochs import EpochCounter
 from lamina.engines.store.opening import Opened
 from lamina.engines.store.options import StoreOptions
 from lamina.engines.store.rotation import Rotated, RotationRequest, Rotations
+from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.table import Table
 from lamina.engines.store.versions import Versions
 from lamina.engines.store.view import View
 from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, let_go_of_frames
 from lamina.log.commit import Committer
-from lamina.log.files import Files
+from lamina.log.files import Files, join
 from lamina.log.sync import Level
 
 logger = logging.getLogger("lamina.store")
+
+_SPILL_AGAIN_S = 5.0  # when the disk refused a spill
 
 
 class _Step(NamedTuple):
@@ -60,13 +64,15 @@ class Settling:
         self._disk = threading.RLock()
         self._ended = threading.Condition(self.lock)
         self.catalog = opened.catalog
-        self.floor = opened.catalog.epoch
+        self.floor = max(opened.catalog.epoch, _half_done(files, folder, opened.catalog))
         """Versions that are chosen must have a larger major one: what was compacted may have forgotten what it hid."""
         self.warnings = opened.warnings()
         """What opening found and did."""
         self.voids = list(opened.epochs.voids)
         if opened.last_epoch > opened.epochs.durable:
-            self.voids.append((opened.epochs.durable + 1, opened.last_epoch))
+            _add_range(self.voids, opened.epochs.durable + 1, opened.last_epoch)
+        self.refusals = 0
+        """How often the disk has refused epochs since the store was opened."""
         self.rotated = list(opened.rotated)
         """Rotated files, oldest first."""
         assert opened.gathered.baseline is not None
@@ -81,6 +87,7 @@ class Settling:
         """Entries that were read from files when the store was opened."""
         self.runs = list(opened.gathered.runs)
         self._run_number = 0
+        self._spill_at = 0.0  # not before that: the disk refused
         self._held = opened.held
         self._last_ns = opened.last_ns
         self._last_ms = opened.last_ms
@@ -89,13 +96,13 @@ class Settling:
         self._rotations = Rotations()
         self._pending: list[Written] = []
         self._owed: list[tuple[int, int]] = []  # void ranges that the epoch file does not say yet
-        self.waiters = Waiters(opened.last_epoch)
+        self.waiters = Waiters(opened.last_epoch, self.voids)
         self.nudge: Callable[[], None] = self.settle
         """Called when something may be due; the keeper's thread then does it, without one it is done here and now."""
         self.is_ticking = False
         """The present epoch will be ended by the clock: who ends a session need not tell anybody."""
         self.switched_at = clock.monotonic()
-        self.epoch_log = EpochLog(files, folder, clock, committer, opened.epochs.last_ns, self._head)
+        self.epoch_log = EpochLog(files, folder, clock, committer, opened.epochs.last_ns, self._head, self.was_rotated)
 
     def _head(self) -> bytes:
         with self.lock:
@@ -209,8 +216,9 @@ class Settling:
             if isinstance(error, LogFailed):
                 self.failure = error
             if first <= step.upper:
-                self._owed.append((first, step.upper))
-                self.voids.append((first, step.upper))
+                self.refusals += 1
+                _add_range(self._owed, first, step.upper)
+                _add_range(self.voids, first, step.upper)
                 self._counter.skip(step.upper)
             self._pending = [written for written in self._pending if written.epoch > step.upper]
             failed = [request for request in self._rotations.begun if request.boundary <= step.upper]
@@ -224,16 +232,14 @@ class Settling:
             self.waiters.fail(error)
 
     def _finish_rotation(self, request: RotationRequest) -> None:
-        name = self.rotated_name(epoch_file.NAME, request.boundary)
         try:
-            self.epoch_log.rotate(name)
+            self.epoch_log.rotate(self.rotated_name(epoch_file.NAME, request.boundary))
         except StorageError as error:
             self._fail_rotation(request, error)
             if isinstance(error, LogFailed):
                 self.fail(error)
             return
         with self.lock:
-            self.rotated.append(name)
             if request not in self._rotations.begun:  # given up by close
                 return
             self._rotations.begun.remove(request)
@@ -274,8 +280,16 @@ class Settling:
 
     def log_names(self) -> list[str]:
         """Files of channels, rotated and active."""
-        active = [channel.name for channel in self.channels.values() if channel.has_file]
+        active = [channel.name for channel in list(self.channels.values()) if channel.has_file]
         return [name for name in self.rotated if name.startswith("pwal_")] + active
+
+    def is_untouched(self) -> bool:
+        """Nothing was written, or is about to be, that is not in the parts."""
+        with self.lock:
+            merged = frozenset(self.catalog.merged)
+            if self._counter.is_waiting() or self._counter.open_sessions():
+                return False
+        return all(name in merged for name in self.log_names())
 
     def logged_bytes(self) -> int:
         """Bytes of files of channels that no compaction has taken. Raises: DiskError."""
@@ -287,16 +301,18 @@ class Settling:
         """Entries that take too much memory go to a sorted file, which a restart has no need of."""
         tables = self.view.tables()
         left = sum(table.bytes for table in tables)
-        if left < self.options.memory_bytes:
+        if left < self.options.memory_bytes or self.clock.monotonic() < self._spill_at:
             return
         with self.view.lock:
             self.view.seal()
         for table in sorted(tables, key=lambda table: table.bytes, reverse=True):
             if left >= self.options.memory_bytes // 2 and len(table):
-                self._spill(table)
+                if not self._spill(table):
+                    self._spill_at = self.clock.monotonic() + _SPILL_AGAIN_S
+                    return
                 left -= table.bytes
 
-    def _spill(self, table: Table) -> None:
+    def _spill(self, table: Table) -> bool:
         self._run_number += 1
         name = f"{inputs.RUN}s{self._run_number}"
         self.runs.append(name)  # before it is there: a clean-up leaves it alone
@@ -305,11 +321,32 @@ class Settling:
         except StorageError as error:
             self.runs.remove(name)
             logger.warning("entries stay in memory: %s", error)
-            return
-        self.view.swap(table, run)
+            return False
+        if not self.view.swap(table, run):  # made one with another table meanwhile
+            self.forget_run(run)
+        return True
+
+    def forget_run(self, run: SortedFile) -> None:
+        """Nobody reads it but those who do already."""
+        if run.name in self.runs:
+            inputs.remove_quietly(self.files, join(self.folder, run.name))
+            self.runs.remove(run.name)
 
     def _keep_last_epoch(self) -> None:
         """Epochs in which nobody wrote are recorded at the end: the last epoch never falls over a restart."""
         if self.failure is None and (self._owed or self._counter.informed > self._counter.recorded):
             records = [epoch_file.void(first, last) for first, last in self._owed]
             self.epoch_log.record([*records, epoch_file.durable(self._counter.informed, ())])
+
+
+def _add_range(ranges: list[tuple[int, int]], first: int, last: int) -> None:
+    """Ranges that follow each other are one: a disk that is full for hours leaves one, not thousands."""
+    if ranges and ranges[-1][1] + 1 == first:
+        first = ranges.pop()[0]
+    ranges.append((first, last))
+
+
+def _half_done(files: Files, folder: str, catalog: Catalog) -> int:
+    """The epoch of a compaction that was cut short and will be gone on with: it may have forgotten removes up to it."""
+    found = compaction_progress.unfinished(files, folder)
+    return found.epoch if found is not None and found.generation == catalog.generation + 1 else 0

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import builtins
 import struct
+import weakref
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from lamina.engines.store import columns
+from lamina.engines.store import columns, hints
 from lamina.engines.store.catalog import Part
 from lamina.engines.store.codec import ENTRY_SIZE, HEAD, INDEX, OLDEST, TAIL, BadRecord, item
 from lamina.engines.store.columns import Columns
@@ -120,7 +121,7 @@ class SortedWriter:
         points = [*zip(self._offsets, self._places, strict=True), (index_at, self._last)]
         while points:
             count = size = 0
-            while count < len(points) and size < _INDEX_RECORD:
+            while count < len(points) and (not count or size + len(points[count][1]) < _INDEX_RECORD):
                 size += _POINT.size + len(points[count][1])
                 count += 1
             entries = [_POINT.pack(offset, len(place)) + place for offset, place in points[:count]]
@@ -181,6 +182,9 @@ class SortedFile:
         self._places: list[builtins.bytes] = []
         self._offsets = array("Q")  # one more than places: where the last block ends
         self._held: tuple[tuple[int, builtins.bytes, Scan], ...] = ()
+        # Replaced by a compaction it may still be read by somebody: closed when nobody has it any more.
+        self._close = weakref.finalize(self, file.close)
+        self._close.atexit = False
 
     @classmethod
     def open(cls, files: Files, folder: str, name: str, expected: Part | None = None) -> SortedFile:
@@ -192,19 +196,25 @@ class SortedFile:
             file = open_for_reading(files, folder, name)
         except FileNotFoundError as error:
             if expected is not None:
-                raise Corruption(name, 0, "the catalog names this file, and it is not there") from None
+                raise Corruption(
+                    name, 0, "the catalog names this file, and it is not there", hint=hints.MISSING
+                ) from None
             raise from_os(error, "open the file", join(folder, name)) from error
         try:
             opened = cls(file, name)
-            opened._load(expected)
         except BaseException:
             file.close()
+            raise
+        try:
+            opened._load(expected)
+        except BaseException:
+            opened.close()
             raise
         return opened
 
     def close(self) -> None:
         self._held = ()
-        self._file.close()
+        self._close()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -288,7 +298,7 @@ class SortedFile:
             self._bad(base, str(error))
 
     def _bad(self, offset: int, reason: str) -> NoReturn:
-        raise Corruption(self.name, offset, reason, hint='run "lamina store verify" to see all damage')
+        raise Corruption(self.name, offset, reason, hint=hints.DAMAGED)
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -296,7 +306,7 @@ class SortedFile:
         if expected is not None and self.bytes != expected.bytes:
             reason = f"the file has {self.bytes} bytes, the catalog says {expected.bytes}"
             self._bad(min(self.bytes, expected.bytes), reason)
-        check_header(self._file, self.name, PWAL)
+        check_header(self._file, self.name, PWAL, hint=hints.DAMAGED)
         self._record(HEADER_SIZE, HEAD, _HEAD.size, "the first record is not that of a sorted file")
         tail_at = self.bytes - _TAIL_RECORD
         if tail_at < _HEAD_END:

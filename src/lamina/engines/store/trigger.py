@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from contextlib import suppress
 from typing import Any, Final
 
 from lamina.engines.store import as_of
 from lamina.engines.store.compactions import CompactionReport, Compactions
 from lamina.engines.store.engine import StoreEngine
-from lamina.errors import LaminaError, Stopped, from_os
+from lamina.errors import LaminaError, Stopped, TooOld, from_os
 from lamina.log.files import Files, join, read_at, write_all
 from lamina.units import MIB
 
@@ -29,6 +30,7 @@ RUNNING: Final = "compaction_running"
 RESULT: Final = "compaction_result"
 _LOOK_S: Final = 0.5  # how often the folder is looked at
 _TELL_S: Final = 0.2  # how often it is said how far a compaction is
+_AGAIN_S: Final = 60.0  # when the last one failed
 _MOST: Final = 4096  # bytes of a question that are given back
 _LEAST_BYTES: Final = 16 * MIB  # below that it is not worth a compaction of its own
 
@@ -41,6 +43,7 @@ class Trigger:
         self._folder = join(engine.folder, CTRL)
         self._is_stopped = threading.Event()
         self._told_at = 0.0
+        self._has_failed = False
         self._thread = threading.Thread(target=self._run, name="lamina-store-compaction", daemon=True)
         self._thread.start()
 
@@ -72,6 +75,8 @@ class Trigger:
         if not logged:
             return False
         since = engine.clock.monotonic() - self._compactions.last_at
+        if self._has_failed and since < _AGAIN_S:
+            return False
         if options.compact_every_s and since >= options.compact_every_s:
             return True
         if not options.compact_dead_ratio or logged < _LEAST_BYTES:
@@ -82,7 +87,10 @@ class Trigger:
         engine = self._engine
         keep: int | None = None
         if engine.options.keep_history_s:
-            keep = as_of.epoch_at(engine, engine.clock.now_ns() - int(engine.options.keep_history_s * 1e9))
+            try:
+                keep = as_of.epoch_at(engine, engine.clock.now_ns() - int(engine.options.keep_history_s * 1e9))
+            except TooOld:
+                keep = 0  # all there is
         self._compactions.clean_up(keep)
 
     def _compact(self, asked: dict[str, Any]) -> None:
@@ -90,10 +98,12 @@ class Trigger:
         answer: dict[str, Any] = {"asked": asked}
         try:
             report = self._compactions.compact(self._tell)
+            self._has_failed = False
             answer |= {"outcome": "done" if report.inputs else "nothing to do", **report.as_dict()}
         except Stopped as error:
             answer |= {"outcome": "stopped", "error": error.as_dict()}
         except LaminaError as error:
+            self._has_failed = True
             answer |= {"outcome": "failed", "error": error.as_dict()}
             logger.warning("a compaction failed: %s", error)
         finally:
@@ -104,7 +114,8 @@ class Trigger:
         now = self._engine.clock.monotonic()
         if now - self._told_at >= _TELL_S:
             self._told_at = now
-            put(self._engine.files, self._folder, RUNNING, {"done": done, "total": total})
+            with suppress(LaminaError):  # it goes on, whoever watches
+                put(self._engine.files, self._folder, RUNNING, {"done": done, "total": total})
 
 
 def take_question(files: Files, folder: str) -> dict[str, Any] | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from lamina.engines.store import catalog as catalogs
-from lamina.engines.store import epoch_file, salvage
+from lamina.engines.store import epoch_file, hints, salvage
+from lamina.engines.store.backup import MANIFEST
 from lamina.engines.store.catalog import Catalog, Part
 from lamina.engines.store.cleaning import obsolete
 from lamina.engines.store.epoch_file import Epochs
@@ -64,6 +66,8 @@ class FileFacts:
     last_epoch: int = 0
     """Of all sessions, also those that do not count; of an epoch file: the last durable one."""
     last_ns: int = 0
+    vouches_ns: int = 0
+    """How far it says that the file before it reached."""
     is_active: bool = False
     is_merged: bool = False
 
@@ -87,6 +91,8 @@ class VerifyReport:
     """Of files that clean-up would remove; 0 if something is damaged: then it removes nothing."""
     leftovers: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
+    is_backup: bool = False
+    """It has a manifest: ``backup.check_backup`` compares it with that."""
 
     @property
     def is_sound(self) -> bool:
@@ -118,7 +124,8 @@ def verify(
     names = _list(files, folder)
     listing = sort_out(names)
     report = VerifyReport(folder, files.lock_holder(join(folder, PWAL.lock_name)) if beside_writer else None)
-    report.leftovers, report.foreign = listing.leftovers, listing.foreign
+    report.leftovers, report.is_backup = listing.leftovers, MANIFEST in names
+    report.foreign = [name for name in listing.foreign if name != MANIFEST]
     total = sum(_size(files, folder, name.name) for name in listing.segments)
     look = _Look(files, report, listing, lambda done: progress(done, total))
     epochs = look.at_epochs()  # before the channels: what is durable now will be found in them
@@ -157,7 +164,7 @@ class _Look:
                 epoch_file.read_file(self._files, self._folder, name, one, may_be_torn=is_active)
                 if one.records and one.durable < before:
                     reason = f"it ends with epoch {one.durable}, the file before it with {before}"
-                    raise Corruption(name.name, 0, reason)
+                    raise Corruption(name.name, 0, reason, hint=hints.DAMAGED)
             except FileNotFoundError:
                 continue  # removed or rotated since the folder was listed
             except (Corruption, WrongFormat) as error:
@@ -248,9 +255,10 @@ class _Look:
         finally:
             opened.close()
         if facts.entries != opened.entries:
-            raise Corruption(name, 0, f"{facts.entries} entries are in it, its end says {opened.entries}")
+            reason = f"{facts.entries} entries are in it, its end says {opened.entries}"
+            raise Corruption(name, 0, reason, hint=hints.DAMAGED)
         if part is not None and part.crc != crc:
-            raise Corruption(name, 0, "the checksum of the file is not that in the catalog")
+            raise Corruption(name, 0, "the checksum of the file is not that in the catalog", hint=hints.DAMAGED)
 
     def _is_outdated(self) -> bool:
         """Another generation was committed meanwhile."""
@@ -298,6 +306,7 @@ class _Look:
     def _note(self, facts: FileFacts, fold: Fold, read: FileRead) -> None:
         facts.sessions, facts.entries = fold.sessions, fold.taken
         facts.first_epoch, facts.last_epoch, facts.last_ns = fold.first_epoch, fold.newest_epoch, read.last_ns
+        facts.vouches_ns = read.vouches_ns
         if read.is_torn and self._report.holder is None:
             self._report.torn.append(Torn(facts.name, read.whole, read.bytes - read.whole, REASONS[read.why]))
 
@@ -345,6 +354,10 @@ class _Look:
             was, is_now = ({name for name in some if name.startswith(stream)} for some in (names, now))
             if epoch <= catalog.epoch or stream in damaged or was != is_now:
                 continue
+            for before, facts in pairwise(its):
+                if before.last_ns < facts.vouches_ns and not before.is_merged:
+                    reason = f"the end of the file is gone, {facts.name} vouches for more"
+                    self._report.damage.append(Damage(before.name, before.bytes, before.bytes, reason))
             if max((facts.last_ns for facts in its), default=0) < time_ns:
                 last = its[-1] if its else FileFacts(stream, CHANNEL)
                 reason = f"the end of the file is gone, though epoch {epoch} is durable"

@@ -71,9 +71,14 @@ class Snapshot:
         self.storages = storages
         """What is said of storages in all layers."""
 
-    def get(self, storage: int, key: bytes) -> Found | None:
-        """The entry of a key. Raises: Corruption, DiskError."""
-        return find(self.layers, self.storages, storage, key)
+    def get(self, storage: int, key: bytes) -> bytes | None:
+        """The value of a key, None if it has none. Raises: Corruption, DiskError."""
+        found = self.entry(storage, key)
+        return None if found is None else found.value
+
+    def entry(self, storage: int, key: bytes) -> Found | None:
+        """The same with its version and time."""
+        return find(self.layers, codec.place(storage, key), self.storages.cleared.get(storage, b""))
 
     def scan(self, storage: int | None = None, start: bytes = b"", end: bytes | None = None) -> Iterator[Found]:
         """Entries in order of storage and key, from ``start`` up to but without ``end``; all storages if none is given.
@@ -97,9 +102,8 @@ class Snapshot:
         return [self.scan(None, first or b"", last) for first, last in pairwise(borders)]
 
 
-def find(layers: Sequence[Layer], storages: Storages, storage: int, key: bytes) -> Found | None:
-    """The entry of a key. Raises: Corruption, DiskError."""
-    place = codec.place(storage, key)
+def find(layers: Sequence[Layer], place: bytes, cleared: bytes) -> Found | None:
+    """The entry of a place, unless it is older than ``cleared``. Raises: Corruption, DiskError."""
     best: bytes | None = None
     for layer in layers:
         if best is not None and codec.version_of(best) >= layer.highest:
@@ -107,7 +111,7 @@ def find(layers: Sequence[Layer], storages: Storages, storage: int, key: bytes) 
         item = layer.find(place)
         if item is not None and (best is None or codec.version_of(item) > codec.version_of(best)):
             best = item
-    if best is None or not codec.is_put(best) or codec.version_of(best) < storages.cleared.get(storage, b""):
+    if best is None or not codec.is_put(best) or codec.version_of(best) < cleared:
         return None
     return Found.of(place, best)
 
@@ -124,6 +128,7 @@ class View:
         self._old = len(self.layers)  # so many of them, the last, are not to be made one with newer ones
         self.table = self._new_table()
         """Where new entries go."""
+        self._moved: list[tuple[Layer, Layer]] = []  # of layers that are frozen: what stands in the place of which
 
     def _new_table(self) -> Table:
         table = Table()
@@ -136,12 +141,13 @@ class View:
 
     def get(self, storage: int, key: bytes) -> Found | None:
         """The entry of a key. Raises: Corruption, DiskError."""
+        place = codec.place(storage, key)
         with self.lock:
-            if self.table.find(codec.place(storage, key)) is None:
-                layers: list[Layer] = self.layers
-            else:
-                return find((self.table, *self.layers), self.storages, storage, key)
-        return find(layers, self.storages, storage, key)
+            cleared = self.storages.cleared.get(storage, b"")
+            if self.table.find(place) is not None:
+                return find((self.table, *self.layers), place, cleared)
+            layers = self.layers
+        return find(layers, place, cleared)  # without the lock: they do not change
 
     def snapshot(self) -> Snapshot:
         """What there is now, and stays so."""
@@ -177,26 +183,35 @@ class View:
         with self.lock:
             self.seal()
             self._old = len(self.layers)
+            self._moved = []
             return list(self.layers)
 
-    def replace(self, gone: Sequence[Layer], there: Sequence[Layer]) -> None:
-        """Put ``there`` in the place of the layers ``gone``, which hold the same."""
+    def replace(self, gone: Sequence[Layer], there: Sequence[Layer]) -> list[Layer]:
+        """Put ``there`` in the place of the layers ``gone``, or what was put in the place of these since they were
+        frozen, which hold the same. Returns what went."""
         with self.lock:
+            gone = [*gone, *(new for old, new in self._moved if any(old is each for each in gone))]
+            self._moved = [pair for pair in self._moved if not any(pair[0] is each for each in gone)]
             first_old = len(self.layers) - self._old
             left = [layer for layer in self.layers if not any(layer is each for each in gone)]
             newer = sum(not any(layer is each for each in gone) for layer in self.layers[:first_old])
             self.layers = [*left, *there]
             self._old = len(self.layers) - newer
+            return list(gone)
 
-    def swap(self, table: Layer, there: Layer) -> None:
-        """Put ``there`` in the place of one layer that holds the same, if that is still one of them."""
+    def swap(self, table: Layer, there: Layer) -> bool:
+        """Put ``there`` in the place of one layer that holds the same. False if that is none of them any more."""
         with self.lock:
+            if not any(layer is table for layer in self.layers):
+                return False
+            if any(layer is table for layer in self.layers[len(self.layers) - self._old :]):
+                self._moved.append((table, there))
             self.layers = [there if layer is table else layer for layer in self.layers]
+            return True
 
     def overlap(self, baseline: Layer) -> tuple[int, float]:
         """Bytes of entries that are not in ``baseline``, and which part of those stands in the place of one that is."""
-        with self.lock:
-            layers = [layer for layer in (self.table, *self.layers) if layer is not baseline]
+        layers = [layer for layer in self.snapshot().layers if layer is not baseline]
         size = sum(layer.bytes for layer in layers)
         seen = replacing = 0
         for layer in layers:

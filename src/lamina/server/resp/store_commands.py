@@ -71,7 +71,7 @@ def get(session: Session, args: Args) -> bytes | Wait:
     where, key = storage(args[1]), args[2]
     if len(args) == 5:
         moment = Moment.parse(args[4])
-        return _of_the_past(session, house, moment, lambda view: _value(session, view.get(where, key)))
+        return _of_the_past(session, house, moment, lambda view: _value(session, view.entry(where, key)))
     if session.is_in_exec or house.can_read_now(session):
         return _value(session, house.store.entry(where, key))
 

@@ -59,11 +59,11 @@ class Durable(Logged):
         self.engine = engine
         self.newest = 0
         """The last epoch in which a session was written here."""
-        self._voids = len(engine.voids)
+        self._refusals = engine.refusals
 
     def _look(self) -> None:
         """Were epochs refused? Then answers that rest on them must not go out, though later epochs are durable."""
-        self.rebuilds = len(self.engine.voids) - self._voids
+        self.rebuilds = self.engine.refusals - self._refusals
 
     def push(self) -> None:
         """Sessions are handed over when they end."""
