@@ -49,7 +49,7 @@ unit: $(READY)
 	@$(BIN)/python -m pytest -n auto
 
 mutants: $(READY)  ## plant each known mistake and see the suite catch it
-	@LAMINA_CAMPAIGN=1 $(BIN)/python -m pytest -n auto tests/crash/test_mutants.py tests/crash/test_jobs_mutants.py
+	@LAMINA_CAMPAIGN=1 $(BIN)/python -m pytest -n auto tests/crash/test_mutants.py tests/crash/test_jobs_mutants.py tests/crash/test_store_mutants.py
 
 campaign: $(READY)  ## ten times the crash exploration of make test
 	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property tests/differential $(wildcard tests/integration/test_topics_*.py)

@@ -29,7 +29,7 @@ from lamina.log.writer import Log
 if TYPE_CHECKING:
     from lamina.engines.store.engine import StoreEngine
 
-OPTIONS: Final = LogOptions(sync=OS, segment_bytes=1 << 62, gather_bytes=256 << 10)
+OPTIONS: Final = LogOptions(sync=OS, segment_bytes=1 << 62, gather_bytes=1 << 20)
 # Synced when the epoch is over, by whoever ends it; rotated by requests, not by size.
 
 
