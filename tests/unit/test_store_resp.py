@@ -494,6 +494,13 @@ async def test_a_compaction_tells_what_it_did_and_cleans_up_if_asked_to(lab: Sto
 
 
 @on_its_loop
+async def test_there_is_no_compaction_to_stop(lab: StoreDoors) -> None:
+    caller = lab.caller()
+    assert await lab.answer(caller, "S.COMPACT STOP") == 0
+    assert says(await lab.answer(caller, "S.COMPACT STOP x"), "ERR syntax")
+
+
+@on_its_loop
 async def test_a_compaction_that_fails_is_told_and_changes_nothing(lab: StoreDoors) -> None:
     caller = lab.caller()
     await lab.answer(caller, "S.WRITE 1 PUT a 1")

@@ -167,6 +167,9 @@ class AsyncStore:
         """``progress`` is called in a thread. Cancelled, it goes on."""
         return await asyncio.to_thread(self._store.compact, progress)
 
+    async def cancel_compaction(self) -> bool:
+        return self._store.cancel_compaction()
+
     async def clean_up(self, keep_after_epoch: int | None = None) -> CleanUp:
         return await asyncio.to_thread(self._store.clean_up, keep_after_epoch)
 

@@ -249,6 +249,13 @@ class Store:
         self._keeper.check_not_inside()
         return self.compactions.compact(progress)
 
+    def cancel_compaction(self) -> bool:
+        """Give up the compaction that is going on: who asked for it gets Stopped. The next one goes on from there.
+
+        Returns whether there was one.
+        """
+        return self.compactions.cancel()
+
     def clean_up(self, keep_after_epoch: int | None = None) -> CleanUp:
         """Remove the files that compactions made obsolete; reads as of ``keep_after_epoch`` and later stay possible."""
         self._check_open()

@@ -63,7 +63,7 @@ class Compactions:
         self._engine = engine
         self._one = threading.Lock()
         self._stopper: Stopper | None = None
-        self._is_stopped = False
+        self._is_stopped = self._is_compacting = False
         self._guard = threading.Lock()
         self.last_at = engine.clock.monotonic()
         """When the last one ended."""
@@ -79,6 +79,7 @@ class Compactions:
             engine = self._engine
             start = engine.clock.monotonic()
             try:
+                self._is_compacting = True
                 engine.check_open()
                 if engine.is_untouched():
                     return self._nothing()
@@ -108,7 +109,7 @@ class Compactions:
             finally:
                 self.last_at = engine.clock.monotonic()
                 with self._guard:
-                    self._stopper = None
+                    self._stopper, self._is_compacting = None, False
 
     def _begin(self) -> Stopper:
         with self._guard:
@@ -257,6 +258,17 @@ class Compactions:
         kept, replacing = engine.view.overlap(engine.baseline)
         dead = max(logged - kept, 0) + kept * replacing
         return min(dead / (logged + parts), 1.0) if logged else 0.0
+
+    def cancel(self) -> bool:
+        """Give up the compaction that is going on: its caller gets Stopped, and the next one goes on from there.
+
+        Returns whether there was one.
+        """
+        with self._guard:
+            stopper = self._stopper if self._is_compacting else None
+        if stopper is not None:
+            stopper.stop()
+        return stopper is not None
 
     def stop(self) -> None:
         """Give up the one that is going on, and let none begin any more."""

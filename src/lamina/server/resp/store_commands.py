@@ -124,11 +124,14 @@ def rotate(session: Session, args: Args) -> bytes | Wait:
 
 
 def compact(session: Session, args: Args) -> bytes | Wait:
-    """S.COMPACT [CLEAN [KEEP epoch]]: what it did, as a map.
+    """S.COMPACT [STOP | CLEAN [KEEP epoch]]: what it did, as a map.
 
     CLEAN also removes the files that are obsolete then; with KEEP those stay that reads as of that epoch need.
+    STOP gives up the one that is going on: 1, or 0 if there is none.
     """
     house = house_of(session)
+    if len(args) == 2 and args[1].lower() == b"stop":
+        return b":%d\r\n" % house.store.cancel_compaction()
     cleans, keep = _cleaning(args)
     _not_in_exec(session, b"S.COMPACT")
     store = house.store
