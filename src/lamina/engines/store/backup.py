@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 
 from lamina.clock import Clock
 from lamina.engines.store import catalog as catalogs
-from lamina.engines.store import hints
+from lamina.engines.store import hints, targets
 from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.codec import MOST
 from lamina.errors import BadOption, Corruption, StorageError, WrongFormat, from_os
@@ -87,7 +87,7 @@ def back_up(
             raise BadOption(f"{name!r} is not the name of a closed file", hint="rotate first; active files change")
     epochs = (catalogs.rotated_epoch(name) or 0 for name in wanted)
     check_is_outside(folder, to)
-    _check_is_empty(files, to)
+    targets.check_is_empty(files, to)
     made: list[str] = []
     try:
         files.make_folder(to)
@@ -182,17 +182,6 @@ def check_is_outside(folder: str, to: str) -> None:
     if f"{to.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/"):
         hint = "name a folder elsewhere; on the same disk a backup takes no room"
         raise BadOption(f"{to} is in the folder of the store", hint=hint)
-
-
-def _check_is_empty(files: Files, folder: str) -> None:
-    try:
-        names = files.list(folder)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise from_os(error, "list the folder", folder) from error
-    if names:
-        raise BadOption(f"{folder} is not empty: {sorted(names)[0]} is in it", hint="name a new folder")
 
 
 def _take_back(files: Files, folder: str, names: Sequence[str]) -> None:
@@ -338,10 +327,10 @@ def restore(files: Files, backup: str, to: str) -> Manifest:
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise Corruption(MANIFEST, 0, f"the backup is not whole: {problems[0]}{more}", hint=hints.OF_A_BACKUP)
-    _check_is_empty(files, to)
+    targets.check_is_empty(files, to)
     filling = to.rstrip("/") + RESTORING
     names = [file.name for file in manifest.files]
-    _remove_unfinished(files, filling)
+    targets.remove_unfinished(files, filling, _is_file)
     try:
         files.make_folder(filling)
         for file in manifest.files:
@@ -358,17 +347,3 @@ def restore(files: Files, backup: str, to: str) -> Manifest:
         _take_back(files, filling, names)
         raise
     return manifest
-
-
-def _remove_unfinished(files: Files, folder: str) -> None:
-    """What a restore that was cut short left. Raises: BadOption if it is not from one."""
-    try:
-        there = files.list(folder)
-        if foreign := sorted(name for name in there if not _is_file(name)):
-            raise BadOption(f"{folder} is in the way: {foreign[0]} is in it", hint="move it elsewhere")
-        for name in there:
-            files.remove(join(folder, name))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise from_os(error, "remove what an unfinished restore left in", folder) from error

@@ -18,7 +18,7 @@ from typing import Final
 
 from lamina.clock import Clock
 from lamina.engines.store import catalog as catalogs
-from lamina.engines.store import codec, epoch_file
+from lamina.engines.store import codec, epoch_file, targets
 from lamina.engines.store.catalog import Catalog, Part
 from lamina.engines.store.columns import Columns
 from lamina.engines.store.options import StoreOptions
@@ -70,9 +70,9 @@ def import_entries(
     """
     if not 0 <= epoch < codec.MOST:
         raise BadEntry(f"behind epoch {epoch} no other can come", hint="the source is not one that was ever used")
-    _check_is_empty(files, to)
+    targets.check_is_empty(files, to)
     filling = to.rstrip("/") + IMPORTING
-    _remove_unfinished(files, filling)
+    targets.remove_unfinished(files, filling, _is_ours)
     try:
         files.make_folder(filling)
         work = _Import(files, filling, clock, epoch, part_bytes, progress)
@@ -166,31 +166,6 @@ class _Import:
             self._writer = None
 
 
-def _check_is_empty(files: Files, folder: str) -> None:
-    try:
-        names = files.list(folder)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise from_os(error, "list the folder", folder) from error
-    if names:
-        raise BadOption(f"{folder} is not empty: {sorted(names)[0]} is in it", hint="name a new folder")
-
-
-def _remove_unfinished(files: Files, folder: str) -> None:
-    """What an import that was cut short left. Raises: BadOption if it is not from one."""
-    try:
-        there = files.list(folder)
-        if foreign := sorted(name for name in there if not _is_ours(name)):
-            raise BadOption(f"{folder} is in the way: {foreign[0]} is in it", hint="move it elsewhere")
-        for name in there:
-            files.remove(join(folder, name))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise from_os(error, "remove what an unfinished import left in", folder) from error
-
-
 def _is_ours(name: str) -> bool:
     is_whole = name in (catalogs.NAME, epoch_file.NAME) or catalogs.part_generation(name) == GENERATION
     return is_whole or bool(sort_out([name]).leftovers)
@@ -199,7 +174,7 @@ def _is_ours(name: str) -> bool:
 def _take_back(files: Files, folder: str) -> None:
     """Clean up after another error, which is the one to report."""
     try:
-        _remove_unfinished(files, folder)
+        targets.remove_unfinished(files, folder, _is_ours)
         files.remove_empty_folder(folder)
     except (OSError, StorageError, BadOption):
         return
