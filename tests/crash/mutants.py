@@ -224,8 +224,8 @@ MUTANTS = [
     Mutant(
         "the index of a growing file kept before its sync",
         "tail.py",
-        "        if segment is not None and segment.synced_bytes < segment.size:\n",
-        "        if segment is not None and segment.synced_bytes < segment.size:\n"
+        "        if segment is not None and (segment.synced_bytes < segment.size or segment.was_cut):\n",
+        "        if segment is not None and (segment.synced_bytes < segment.size or segment.was_cut):\n"
         "            self._keep_index(segment)\n",
         CUTS,
     ),
