@@ -342,8 +342,9 @@ class Settling:
 def _add_range(ranges: list[tuple[int, int]], first: int, last: int) -> None:
     """Ranges that follow each other are one: a disk that is full for hours leaves one, not thousands."""
     if ranges and ranges[-1][1] + 1 == first:
-        first = ranges.pop()[0]
-    ranges.append((first, last))
+        ranges[-1] = ranges[-1][0], last  # in one step: others look without our lock
+    else:
+        ranges.append((first, last))
 
 
 def _half_done(files: Files, folder: str, catalog: Catalog) -> int:
