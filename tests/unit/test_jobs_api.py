@@ -427,9 +427,9 @@ def test_run_that_nobody_takes_is_none_and_gone(jobs: Jobs) -> None:
 
 
 def test_run_waits_for_the_worker_that_has_it(jobs: Jobs) -> None:
-    wait = in_thread(lambda: jobs.run("q", b"", timeout=0.05, ttr=SOON))
+    wait = in_thread(lambda: jobs.run("q", b"", timeout=0.5, ttr=SOON))
     (job,) = jobs.lease_many("q", most=1, wait=SOON)
-    time.sleep(0.2)
+    time.sleep(0.7)
     job.complete(b"late")
     found = wait()
     assert found is not None and found.result == b"late"

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.engines.store import catalog as catalogs
-from lamina.engines.store import codec, compaction_progress
+from lamina.engines.store import codec, compaction_progress, sorted_file
 from lamina.engines.store.catalog import PROGRESS, Catalog, Part
 from lamina.engines.store.codec import ADD, CLEAR, DROP
 from lamina.engines.store.compacting import Outcome, Task, compact
@@ -312,15 +312,31 @@ def test_nothing_new_keeps_everything_and_writes_nothing() -> None:
     assert lab.names() == names
 
 
-def test_a_small_rest_stays_with_its_part() -> None:
+def test_a_part_ends_with_the_record_that_brings_it_to_its_size() -> None:
+    lab = Lab()
+    lab.write(1, entries_of(range(520), 1))
+    outcome = lab.compact(part_bytes=20_000)
+    record = kernel.encode_many(1, [codec.put(1, b"%06d" % 1, b"1" * 100, 1, 1)])
+    each = -(-(20_000 - sorted_file.EMPTY) // len(record))  # so many bring it to 20 000 or above
+    assert [part.entries for part in outcome.parts] == [each] * (520 // each) + [520 % each]
+
+
+@pytest.mark.parametrize("part_bytes", [0, 1, sorted_file.EMPTY, sorted_file.EMPTY + 1])
+def test_a_part_has_one_record_at_least(part_bytes: int) -> None:
+    lab = Lab()
+    lab.write(1, entries_of(range(5), 1))
+    assert [part.entries for part in lab.compact(part_bytes=part_bytes).parts] == [1] * 5
+    assert lab.values() == lab.live()
+
+
+def test_small_rests_do_not_pile_up() -> None:
     lab = Lab()
     lab.write(1, entries_of(range(520), 1))
     first = lab.compact(part_bytes=20_000)
-    assert min(part.bytes for part in first.parts) > 5_000
     for epoch in range(2, 40):
         lab.write(epoch, entries_of([epoch * 13 % 600], epoch, size=300))
         outcome = lab.compact(part_bytes=20_000)
-        assert max(part.bytes for part in outcome.parts) < 31_000
+        assert max(part.bytes for part in outcome.parts) < 21_000
     assert len(outcome.parts) <= 2 * len(first.parts)
     assert lab.values() == lab.live()
 

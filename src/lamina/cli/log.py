@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ import click
 from lamina.cli.main import EXIT_DAMAGE, EXIT_REPAIRED
 from lamina.cli.render import as_json, err, out, print_json, print_table, progress_bar
 from lamina.errors import BadOption, from_os
+from lamina.log.consumer_file import NEVER
 from lamina.log.files.real import RealFiles
 from lamina.log.naming import FAMILIES, Listing, parse, sort_out
 from lamina.log.reader import Reader, Segment
@@ -29,7 +31,7 @@ def log() -> None:
     """Look at, check and mend a folder of log files.
 
     Works on any folder of lamina or workq logs, also beside a running server, and changes nothing
-    except for `repair --yes`.
+    except for `repair --yes` and `consumers --remove`.
     """
 
 
@@ -261,6 +263,50 @@ def _repair(folder: str, listing: Listing, as_json: bool) -> int:
         for damage in report.left:
             out.print(f"left alone: {damage.file}: {damage.reason}", style="bold red", markup=False)
     return EXIT_DAMAGE if report.left else EXIT_REPAIRED
+
+
+@log.command()
+@folder_argument
+@click.option("--remove", "name", metavar="NAME", help="Keep nothing for this consumer any more.")
+@as_json
+def consumers(folder: str, name: str | None, as_json: bool) -> None:
+    """Show who reads the log from outside, how far they are, and until when the rest is kept for them."""
+    from lamina.clock import SystemClock
+    from lamina.log import consumers as positions
+
+    _listing(folder)
+    if name is not None and not positions.remove(FILES, folder, name):
+        known = ", ".join(one.name for one in positions.find(FILES, folder)) or "none"
+        raise BadOption(f"{folder} has no consumer {name!r}", hint=f"there are: {known}", option="--remove")
+    now = SystemClock().now_ns()
+    found = positions.find(FILES, folder)
+    if as_json:
+        rows = [{**asdict(one), "has_expired": one.has_expired(now)} for one in found]
+        print_json({"folder": folder, "removed": name, "consumers": rows})
+        return
+    if name is not None:
+        out.print(f"removed the position of {name}", markup=False)
+    print_table(
+        ["consumer", "has read up to", "saved", "holds the rest until"],
+        [
+            [
+                one.name,
+                "?" if one.damage else _positions(one.position, one.streams),
+                _moment(one.written_ns or None),
+                "unknown" if one.expires_ns == NEVER else show_time(one.expires_ns) + " (over)" * one.has_expired(now),
+            ]
+            for one in found
+        ],
+    )
+    for one in found:
+        if one.damage:
+            text = f"{one.name}: its position cannot be read ({one.damage}): everything is kept for now"
+            out.print(text, style="bold red", markup=False)
+
+
+def _positions(position: int, streams: Mapping[str, int]) -> str:
+    each = [f"{stream} {show_time(time_ns)}" for stream, time_ns in sorted(streams.items())]
+    return ", ".join([show_time(position), *each]) if position or not each else ", ".join(each)
 
 
 @log.command()

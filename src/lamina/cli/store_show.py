@@ -156,7 +156,8 @@ def print_clean_up(done: CleanUp) -> None:
     for name in done.removed:
         out.print(f"removed {name}", markup=False)
     if done.kept:
-        out.print(f"{counted(len(done.kept), 'file')} kept for reads as of an earlier epoch", markup=False)
+        kept = counted(len(done.kept), "file")
+        out.print(f"{kept} kept for reads as of an earlier epoch, or for consumers", markup=False)
     files = counted(len(done.removed), "file")
     out.print(f"{files}, {show_bytes(done.bytes)} freed" if done.removed else "nothing to remove", markup=False)
 

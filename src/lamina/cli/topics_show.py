@@ -115,6 +115,11 @@ def print_why(name: str, report: WhyReport) -> None:
         facts = f"{holder.pending:,} pending, {unread} unread, last seen {show_duration(holder.idle_s)} ago"
         out.print(f"  group {holder.group} {holds} what is from {holder.oldest_needed} on: {facts}", markup=False)
         out.print(f"    {holder.advice}", markup=False)
+    for one in report.log_consumers:
+        until = "" if one.expires is None else f", until {one.expires}"
+        behind = "everything" if one.position is None else f"what was written after {one.position}"
+        out.print(f"  consumer {one.consumer} of the log holds {behind}{until}", markup=False)
+        out.print(f"    {one.advice}", markup=False)
 
 
 def _messages(count: int) -> str:

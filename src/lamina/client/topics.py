@@ -52,14 +52,16 @@ class TopicClient:
 
     def why(self, name: str, retention: str | None) -> WhyReport:
         """Why it is as large as it is, by these limits or by those the server has for it. Raises: BadTopic."""
-        from lamina.engines.topics.why import HolderReport, LimitReport, WhyReport
+        from lamina.engines.topics.why import HolderReport, LimitReport, LogConsumerReport, WhyReport
 
         reply = self._server.ask("L.WHY", name, *(() if retention is None else (retention,)))
         if reply is None:
             raise BadTopic(f"there is no topic {name}")
         facts = json.loads(reply)
         limits = [LimitReport(**limit) for limit in facts.pop("limits")]
-        return WhyReport(limits=limits, holders=[HolderReport(**one) for one in facts.pop("holders")], **facts)
+        holders = [HolderReport(**one) for one in facts.pop("holders")]
+        consumers = [LogConsumerReport(**one) for one in facts.pop("log_consumers", ())]
+        return WhyReport(limits=limits, holders=holders, log_consumers=consumers, **facts)
 
     def _info(self, name: str) -> dict[str, Any] | None:
         (reply,) = self._server.ask_all([("XINFO", "STREAM", name)])

@@ -151,6 +151,14 @@ def discard(files: Files, folder: str, name: str) -> None:
         return
 
 
+def move(files: Files, folder: str, name: str, new: str) -> None:
+    """The file ``name`` is called ``new`` now: so is its index, if it has one."""
+    try:
+        files.rename(join(folder, name + INDEX_SUFFIX), join(folder, new + INDEX_SUFFIX))
+    except OSError:
+        discard(files, folder, name)
+
+
 def load(files: Files, folder: str, name: str, file: File, *, may_end_early: bool = False) -> Index | None:
     """The kept index of ``file`` if there is one and it fits, else None.
 

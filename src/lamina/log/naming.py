@@ -11,8 +11,9 @@ and its epoch.
 
 Beside a log file may stand companions of the kernel: ``<name>.index`` (sparse index), ``<name>.torn-<time>`` (a tail
 that was cut), ``<name>.broken-<time>`` (damage that was quarantined) and half-done replacements; beside all of them
-the ``checkpoint`` and the ``reserve`` of an engine, and what the store keeps of its own: catalogs, working files
-(``run.3``) and the folder ``ctrl``. Anything else in a folder is foreign: left alone, and reported.
+the ``checkpoint`` and the ``reserve`` of an engine, the folder ``_tmp`` of the pipeline, the folder ``consumers``, and
+what the store keeps of its own: catalogs, working files (``run.3``) and the folder ``ctrl``. Anything else in a folder
+is foreign: left alone, and reported.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ CHECKPOINT: Final = "checkpoint"
 """What an engine knew of its log at some position, so that it need not read what is before."""
 RESERVE: Final = "reserve"
 """Room that is kept for a full disk (reserve.py)."""
-_OURS: Final = _LOCKS | {CHECKPOINT, RESERVE}
+STAGING: Final = "_tmp"
+"""Where jobs of the pipeline put what does not count yet (pipeline/staging.py)."""
+CONSUMERS: Final = "consumers"
+"""How far those who read the log from outside have come (consumers.py)."""
+_OURS: Final = _LOCKS | {CHECKPOINT, RESERVE, STAGING, CONSUMERS}
 _STORE: Final = re.compile(r"compaction_catalog(?:\.\d+)?|compaction_progress|run(?:\.[a-z]?\d+)+", re.ASCII)
 _STORE_CONTROL: Final = "ctrl"
 

@@ -11,6 +11,7 @@ neither. Removing (5) waits for the folder's sync (4): otherwise a power cut cou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lamina.errors import Corruption, from_os
@@ -46,11 +47,26 @@ def replace(
     temporary = path + family.temporary_suffix
     try:
         _remove_if_there(files, temporary)
-        file = files.create(temporary)
+        write_new(files, temporary, chunks, sync_every)
+        put_in_place(files, folder, name, temporary)
+    except OSError as error:
+        raise from_os(error, "replace the file", path) from error
+    except BaseException:
+        _remove_quietly(files, temporary)
+        raise
+    if obsolete:
+        remove(files, folder, obsolete)
+
+
+def write_new(files: Files, path: str, chunks: Iterable[bytes], sync_every: int | None = None) -> int:
+    """Steps 1 and 2 by themselves. Returns the size. Raises: DiskFull, DiskError; then some of it may be there."""
+    size = unsynced = 0
+    try:
+        file = files.create(path)
         try:
-            unsynced = 0
             for chunk in chunks:
                 write_all(file, [chunk])
+                size += len(chunk)
                 unsynced += len(chunk)
                 if sync_every is not None and unsynced >= sync_every:
                     file.sync()
@@ -58,17 +74,24 @@ def replace(
             file.sync()
         finally:
             file.close()
+    except OSError as error:
+        raise from_os(error, "write the file", path) from error
+    return size
+
+
+def put_in_place(files: Files, folder: str, name: str, temporary: str) -> None:
+    """Steps 3 and 4 by themselves: a file that was written and synced becomes ``name``. The commit point.
+
+    Raises: DiskFull, DiskError; then the old file is there, untouched (or, if the sync of the folder failed, the new
+        one is, whole).
+    """
+    path = join(folder, name)
+    try:
         index.discard(files, folder, name)
         files.rename(temporary, path)
         files.sync_folder(folder)
     except OSError as error:
-        _remove_quietly(files, temporary)
         raise from_os(error, "replace the file", path) from error
-    except BaseException:
-        _remove_quietly(files, temporary)
-        raise
-    if obsolete:
-        remove(files, folder, obsolete)
 
 
 def remove(files: Files, folder: str, names: Sequence[str]) -> None:
@@ -92,6 +115,8 @@ class RewriteReport:
     kept: int = 0
     dropped: int = 0
     is_removed: bool = False
+    bytes_before: int = 0
+    bytes_after: int = 0
 
 
 def drop_records(
@@ -110,22 +135,70 @@ def drop_records(
     look like a loss: then its header and end mark stay.
     Raises: Corruption (nothing was changed), DiskFull, DiskError.
     """
+    with _without(files, folder, name, family, keep, max_payload) as (report, chunks):
+        if report.dropped:
+            before_commit()
+            if report.is_removed:
+                remove(files, folder, [name.name])
+            else:
+                replace(files, folder, name.name, chunks, family)
+    return report
+
+
+def stage_without(
+    files: Files,
+    folder: str,
+    name: FileName,
+    family: Family,
+    keep: Callable[[int, bytes], bool],
+    staged: str | None,
+    max_payload: int = MAX_PAYLOAD,
+) -> RewriteReport:
+    """The first half of ``drop_records``: the new file is written to the path ``staged`` and synced, nothing changes.
+
+    ``is_removed`` says that the file is to go; then nothing is written, as when everything is kept. ``staged`` None:
+    it is only counted.
+    Raises: Corruption, DiskFull, DiskError.
+    """
+    with _without(files, folder, name, family, keep, max_payload) as (report, chunks):
+        if report.dropped and not report.is_removed:
+            counted = sum(map(len, chunks)) if staged is None else write_new(files, staged, chunks)
+            report.bytes_after = counted
+    return report
+
+
+def commit_staged(files: Files, folder: str, name: FileName, report: RewriteReport, staged: str) -> None:
+    """The second half: from here on the file is without those records. All that decided about them must be synced.
+
+    Raises: DiskFull, DiskError; then the file is as it was (or, if the sync of the folder failed, as it is to be).
+    """
+    if report.is_removed:
+        remove(files, folder, [name.name])
+    elif report.dropped:
+        put_in_place(files, folder, name.name, staged)
+
+
+@contextmanager
+def _without(
+    files: Files,
+    folder: str,
+    name: FileName,
+    family: Family,
+    keep: Callable[[int, bytes], bool],
+    max_payload: int,
+) -> Iterator[tuple[RewriteReport, Iterator[bytes]]]:
+    """What is to become of a file, and the bytes that it will have."""
     report = RewriteReport()
     file = open_for_reading(files, folder, name.name)
     try:
+        report.bytes_before = report.bytes_after = file.size()
         format = check_header(file, name.name)
         decisions = _decide(file, name, format, keep, max_payload, report)
-        if not report.dropped:
-            return report
-        before_commit()
-        if report.kept == 0 and _may_vanish(files, folder, name, family):
-            remove(files, folder, [name.name])
-            report.is_removed = True
-        else:
-            replace(files, folder, name.name, _kept_bytes(file, format, decisions, max_payload), family)
+        if report.dropped and report.kept == 0 and _may_vanish(files, folder, name, family):
+            report.is_removed, report.bytes_after = True, 0
+        yield report, _kept_bytes(file, format, decisions, max_payload)
     finally:
         file.close()
-    return report
 
 
 _GOES, _STAYS, _STANDS_IN = range(3)

@@ -7,26 +7,30 @@ no older segment still has the beginning. A crash in between leaves ends without
 Cleaned are only segments that the checkpoint covers, so that no record is dropped which a start has yet to replay; and
 a rewrite is committed only when all that it was decided by is synced.
 
+Segments with records that a consumer of the log has yet to read (log/consumers.py) are not cleaned at all.
+
 Which segments are worth it, as workq: the average life left of what was kept says when to come again. Segments found
 at the start are looked at once to learn it, those filled since are cleaned on the first visit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from lamina.engines.jobs import codec
 from lamina.engines.jobs.core import State
 from lamina.engines.jobs.engine import JobEngine
-from lamina.engines.jobs.job import NEVER, Job
+from lamina.engines.jobs.job import NEVER
 from lamina.errors import LaminaError
-from lamina.log import rewrite
+from lamina.log import consumers, rewrite
 from lamina.log.formats import JOBS
 from lamina.log.naming import NUMBERED, FileName
 from lamina.log.scan import FileScan
 from lamina.log.segment import open_for_reading
 from lamina.log.sync import Level
+from lamina.log.unread import unread
 from lamina.log.writer import Log
 
 
@@ -40,7 +44,9 @@ class CleanReport:
     dropped: int = 0
     kept: int = 0
     skipped: int = 0
-    """Segments that are not worth a visit yet."""
+    """Segments that are not worth a visit yet, or that are held."""
+    held: int = 0
+    """Segments that a consumer has yet to read."""
 
 
 @dataclass(slots=True)
@@ -56,11 +62,39 @@ class _Lives:
 
 
 @dataclass(slots=True)
-class _Pinned:
+class Pinned:
     """Beginnings of dead jobs that stay for now, in segments older than the one at hand."""
 
     ids: set[bytes] = field(default_factory=set)
     pauses: set[bytes] = field(default_factory=set)
+
+
+class Life(Protocol):
+    """What is asked of a job that lives."""
+
+    @property
+    def added(self) -> int: ...
+
+
+class Pausable(Protocol):
+    """What is asked of a queue."""
+
+    @property
+    def is_paused(self) -> bool: ...
+
+
+L = TypeVar("L", bound=Life)
+L_co = TypeVar("L_co", bound=Life, covariant=True)
+
+
+class Living(Protocol[L_co]):
+    """What decides about records: a State, or facts that were taken from one."""
+
+    @property
+    def jobs(self) -> Mapping[bytes, L_co]: ...
+
+    @property
+    def queues(self) -> Mapping[str, Pausable]: ...
 
 
 class Cleaner:
@@ -81,14 +115,13 @@ class Cleaner:
         Raises: Corruption, DiskFull, DiskError; what was rewritten before that is right.
         """
         report = CleanReport()
-        log = self._engine.log
-        assert isinstance(log, Log)
-        sealed = log.reader.segments()[:-1]
         now = self._engine.clock.now_ns()
-        due = {name for name in sealed if everything or self._visit_at.get(name.name, 0) <= now}
+        sealed, held = self.sealed(now)
+        report.held = len(held)
+        due = {name for name in sealed if everything or self._visit_at.get(name.name, 0) <= now}.difference(held)
         if due:
             self._checkpoint()
-        pinned = _Pinned()
+        pinned = Pinned()
         for name in sealed:
             if should_stop():
                 break
@@ -104,17 +137,24 @@ class Cleaner:
                 self._clean(name, pinned, report)
         return report
 
-    def _clean(self, name: FileName, pinned: _Pinned, report: CleanReport) -> None:
+    def sealed(self, now: int) -> tuple[list[FileName], list[FileName]]:
+        """Sealed segments, oldest first, and those of them that a consumer has yet to read. Raises: DiskError."""
+        engine, log = self._engine, self._engine.log
+        assert isinstance(log, Log) and engine.folder is not None
+        sealed = log.reader.segments()[:-1]
+        return sealed, unread(log.reader, sealed, consumers.tidy(engine.files, engine.folder, now))
+
+    def _clean(self, name: FileName, pinned: Pinned, report: CleanReport) -> None:
         engine = self._engine
         state, lives, now = engine.state, _Lives(), engine.clock.now_ns()
         assert engine.folder is not None
 
         def keep(time_ns: int, payload: bytes) -> bool:
-            job = _alive(state, time_ns, payload)
+            job = alive(state, time_ns, payload)
             if job is not None:
                 lives.note(job.expires - now)
                 return True
-            return _is_needed(state, payload, pinned)
+            return is_needed(state, payload, pinned)
 
         def commit() -> None:
             self._sync_what_decided(state)
@@ -143,20 +183,20 @@ class Cleaner:
 
     # -- segments that are not rewritten ---------------------------------------------------------------------------
 
-    def _learn(self, name: FileName, pinned: _Pinned) -> None:
+    def _learn(self, name: FileName, pinned: Pinned) -> None:
         """Look at a segment for how long its jobs will live."""
         lives, now, state = _Lives(), self._engine.clock.now_ns(), self._engine.state
         for time_ns, payload in self._records(name):
-            job = _alive(state, time_ns, payload)
+            job = alive(state, time_ns, payload)
             if job is not None:
                 lives.note(job.expires - now)
             else:
                 _pin_record(payload, pinned)
         self._come_again(name, lives, now)
 
-    def _pin(self, name: FileName, pinned: _Pinned) -> None:
+    def _pin(self, name: FileName, pinned: Pinned) -> None:
         for time_ns, payload in self._records(name):
-            if _alive(self._engine.state, time_ns, payload) is None:
+            if alive(self._engine.state, time_ns, payload) is None:
                 _pin_record(payload, pinned)
 
     def _records(self, name: FileName) -> list[tuple[int, bytes]]:
@@ -182,7 +222,7 @@ def _subject(payload: bytes) -> bytes:
     return codec.decode_note(payload)[1] if codec.is_note(payload) else payload[1:17]
 
 
-def _alive(state: State, time_ns: int, payload: bytes) -> Job | None:
+def alive(state: Living[L], time_ns: int, payload: bytes) -> L | None:
     """The living job whose story the record is part of."""
     job = state.jobs.get(_subject(payload))
     if job is None:
@@ -194,7 +234,7 @@ def _alive(state: State, time_ns: int, payload: bytes) -> Job | None:
     return job if time_ns > job.added else None
 
 
-def _is_needed(state: State, payload: bytes, pinned: _Pinned) -> bool:
+def is_needed(state: Living[L], payload: bytes, pinned: Pinned) -> bool:
     """A record of no living job: it stays as long as what it ends, or what it says of a queue, is there."""
     if payload[0] in (codec.ADD, codec.SCHEDULE):
         return False
@@ -207,7 +247,7 @@ def _is_needed(state: State, payload: bytes, pinned: _Pinned) -> bool:
     return payload[1:17] in pinned.ids
 
 
-def _pin_record(payload: bytes, pinned: _Pinned) -> None:
+def _pin_record(payload: bytes, pinned: Pinned) -> None:
     if payload[0] in (codec.ADD, codec.SCHEDULE):
         pinned.ids.add(payload[1:17])
     elif codec.is_note(payload):

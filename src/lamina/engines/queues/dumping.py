@@ -3,6 +3,9 @@
     1 rotate the log: N is sealed, N+1 goes on     2 fold all up to N into N.dump.saving, sync, rename, sync the folder
     3 remove dumps before N                        4 remove logs up to N            5 remove unfinished dumps up to N
 
+Logs that a consumer has yet to read (log/consumers.py) stay at 4 until it has, or for as long as it asked for: behind a
+dump they count no more, so they do no harm.
+
 Nothing is removed before the new dump is safe under its name. Whatever fails, and wherever a crash comes, the files
 that are there give the same queues; the next dump removes what was left over.
 """
@@ -22,10 +25,12 @@ from lamina.engines.queues import store_files
 from lamina.engines.queues.fold_worker import Stopper, fold_elsewhere
 from lamina.engines.queues.folding import FoldReport, FoldStopped
 from lamina.errors import StorageError, from_os
-from lamina.log import rewrite
+from lamina.log import consumers, rewrite
 from lamina.log.files import Files, join
-from lamina.log.naming import parse
+from lamina.log.naming import STORED, parse
+from lamina.log.reader import Reader
 from lamina.log.sync import Level
+from lamina.log.unread import unread
 from lamina.log.writer import Log
 from lamina.units import MIB
 
@@ -189,13 +194,7 @@ class Dumper:
         return name.number, pause
 
     def _remove_up_to(self, number: int) -> list[str]:
-        try:
-            found = store_files.find(self._files.list(self._folder))
-        except OSError as error:
-            raise from_os(error, "list the folder", self._folder) from error
-        dumps = [store_files.dump_name(each) for each in found.dumps if each < number]
-        logs = [store_files.log_name(each).name for each in found.logs if each <= number]
-        savings = [store_files.saving_name(each) for each in found.savings if each <= number]
+        dumps, logs, savings = obsolete(self._files, self._folder, number, self._clock.now_ns())
         self._remove(dumps)
         self._step("dumps removed")
         self._remove(logs)
@@ -222,3 +221,19 @@ class Dumper:
                     self._is_cancelled.wait(_BETWEEN_S * self._piece / _PIECE)
             finally:
                 file.close()
+
+
+def obsolete(files: Files, folder: str, number: int, now_ns: int) -> tuple[list[str], list[str], list[str]]:
+    """What dump ``number`` stands for, once it is safe: dumps, logs and unfinished dumps, to be removed in this order.
+
+    Raises: DiskError.
+    """
+    try:
+        found = store_files.find(files.list(folder))
+    except OSError as error:
+        raise from_os(error, "list the folder", folder) from error
+    dumps = [store_files.dump_name(each) for each in found.dumps if each < number]
+    logs = [store_files.log_name(each) for each in found.logs if each <= number]
+    savings = [store_files.saving_name(each) for each in found.savings if each <= number]
+    held = unread(Reader(folder, family=STORED, files=files), logs, consumers.tidy(files, folder, now_ns))
+    return dumps, [name.name for name in logs if name not in held], savings

@@ -9,9 +9,9 @@ was folded: so a dump says how far the log had come, as the log itself did.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lamina.clock import Clock, SystemClock
 from lamina.engines.queues import codec, store_files
@@ -89,15 +89,16 @@ def fold(
         if force and plan.base is not None:  # as restoring does: what is left of a dump that has no way round it
             folding.takes_broken = bool(store_files.plan(names, broken={*broken, plan.base}, up_to=number).missing)
         try:
-            size = folding.write(number)
+            written = folding.write(number)
         except BrokenDump as problem:
             broken.add(problem.number)
             continue
         seconds = clock.monotonic() - start
-        return FoldReport(number, folding.queues, folding.messages, folding.expired, size, seconds)
+        expired = folding.survivors.expired
+        return FoldReport(number, written.queues, written.messages, expired, written.bytes, seconds)
 
 
-class _Edits:
+class Edits:
     """What logs do to queues. Of each queue only the records since it was last created or deleted matter."""
 
     def __init__(self) -> None:
@@ -122,41 +123,90 @@ class _Edits:
             self.by_queue.setdefault(rid, []).append(payload)
 
 
+class BaseQueue(NamedTuple):
+    """A queue of the dump before."""
+
+    place: int
+    """Where it stands there; for who has to know."""
+    payloads: list[bytes]
+    """Its CREATE, then its messages."""
+    decoded: list[list[Any]]
+    """The same."""
+
+
+class Survivors:
+    """What a dump holds of each queue, and how much went."""
+
+    def __init__(self, now: int, ttl: int, *, keeps_messages: bool) -> None:
+        self._now, self._ttl, self._keeps_messages = now, ttl, keeps_messages
+        self.expired = 0
+
+    def of_base(self, queues: Iterable[BaseQueue], edits: Edits) -> Iterator[tuple[int, list[bytes]]]:
+        """Queues that the dump before has, in its order: the place of each, and its records."""
+        for queue in queues:
+            rid = queue.decoded[0][1]
+            if rid in edits.void:
+                continue
+            changes = edits.by_queue.pop(rid, None)
+            if changes is None:
+                yield queue.place, self._unexpired(queue.payloads, queue.decoded)
+            else:
+                yield queue.place, self._changed(rid, queue.payloads, changes)
+
+    def fresh(self, edits: Edits) -> Iterator[tuple[bytes, list[bytes]]]:
+        """Queues that came since, in the order in which they were created: the id of each, and its records."""
+        self.expired += leave_out_expired(edits.fresh, self._now, self._ttl)
+        for queue in edits.fresh.queues.values():
+            yield queue.rid, list(records(queue))
+
+    def _unexpired(self, payloads: list[bytes], decoded: list[list[Any]]) -> list[bytes]:
+        """A queue that no log has touched: its records as they are, but for messages that have expired."""
+        if not self._keeps_messages:
+            return payloads[:1]
+        create = decoded[0]
+        ttl = create[7] if len(create) > 7 else self._ttl
+        kept = payloads[:1]
+        for payload, values in zip(payloads[1:], decoded[1:], strict=True):
+            if values[0] == codec.MSG:
+                own = values[6] if len(values) > 6 else NO_TTL
+                if Message(values[2], values[3], b"", b"", own).has_expired(self._now, ttl):
+                    self.expired += 1
+                    continue
+            kept.append(payload)
+        return kept
+
+    def _changed(self, rid: bytes, payloads: list[bytes], changes: list[bytes]) -> list[bytes]:
+        one = State()
+        for payload in payloads if self._keeps_messages else payloads[:1]:
+            one.apply(payload)
+        for payload in changes:
+            one.apply(payload)
+        self.expired += leave_out_expired(one, self._now, self._ttl)
+        return list(records(one.queues[rid]))
+
+
 class _Folding:
     def __init__(
         self, files: Files, folder: str, plan: Plan, now: int, ttl: int, *, keeps_messages: bool, force: bool
     ) -> None:
         self._files, self._folder, self._plan = files, folder, plan
-        self._now, self._ttl = now, ttl
         self._keeps_messages, self._force = keeps_messages, force
         self._last = self._most = 0
-        self.queues = self.messages = self.expired = 0
+        self.survivors = Survivors(now, ttl, keeps_messages=keeps_messages)
         self.takes_broken = False
         self.is_stopped: Callable[[], bool] = lambda: False
         self.step: Callable[[str], None] = lambda name: None
 
-    def write(self, number: int) -> int:
-        """Returns the size of the dump. Raises: BrokenDump, if the one before turns out to be; as ``fold``."""
+    def write(self, number: int) -> DumpWriting:
+        """Returns what was written. Raises: BrokenDump, if the one before turns out to be; as ``fold``."""
         if self._plan.base is not None:
             self._look_at_base(self._plan.base)
-        edits = _Edits()
+        edits = Edits()
         for log in self._plan.logs:
             self._sort(store_files.log_name(log).name, edits)
-        self._most += edits.records
-        size = 0
-
-        def chunks() -> Iterator[bytes]:
-            nonlocal size
-            for chunk in self._chunks(self._payloads(edits)):
-                if self.is_stopped():
-                    raise FoldStopped("the dump was given up")
-                size += len(chunk)
-                yield chunk
-            self.step("saving written")
-
-        name = store_files.dump_name(number)
-        rewrite.replace(self._files, self._folder, name, chunks(), STORED, sync_every=_SYNC_EVERY)
-        return size
+        writing = DumpWriting(self._last, self._most + edits.records)
+        writing.write(self._files, self._folder, number, self._queues(edits), self.is_stopped, self.step)
+        return writing
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -176,7 +226,7 @@ class _Folding:
             raise BrokenDump(number, None, 0, "its last record is missing")
         self._last = time_ns or 0
 
-    def _sort(self, name: str, edits: _Edits) -> None:
+    def _sort(self, name: str, edits: Edits) -> None:
         """Read a log."""
         reading = StoreReading(self._files, self._folder, name, self._last, self._teller(name))
         for payloads in reading:
@@ -202,8 +252,8 @@ class _Folding:
 
         return tell
 
-    def _base(self, number: int) -> Iterator[tuple[list[Any], list[bytes], list[list[Any]]]]:
-        """The dump before, queue by queue: its CREATE, then all its records, as they stand and decoded."""
+    def _base(self, number: int) -> Iterator[BaseQueue]:
+        """The dump before, queue by queue."""
         name = store_files.dump_name(number)
 
         def broken(kind: str, record: int | None, offset: int, reason: str) -> None:
@@ -228,73 +278,68 @@ class _Folding:
                     continue
                 if values[0] == codec.CREATE or values[0] == codec.END:
                     if payloads:
-                        yield decoded[0], payloads, decoded
+                        yield BaseQueue(0, payloads, decoded)
                     payloads, decoded = [], []
                 if values[0] != codec.END:
                     payloads.append(payload)
                     decoded.append(values)
         if payloads:
-            yield decoded[0], payloads, decoded
+            yield BaseQueue(0, payloads, decoded)
         if not check.is_ended:
             broken(BAD_RECORD, None, reading.bytes, "its last record is missing")
 
-    # -- writing -----------------------------------------------------------------------------------------------------
-
-    def _payloads(self, edits: _Edits) -> Iterator[list[bytes]]:
-        """What the dump holds, some records at a time."""
+    def _queues(self, edits: Edits) -> Iterator[list[bytes]]:
+        """What the dump holds, queue by queue."""
         if self._plan.base is not None:
-            for create, payloads, decoded in self._base(self._plan.base):
-                rid = create[1]
-                if rid in edits.void:
-                    continue
-                changes = edits.by_queue.pop(rid, None)
-                if changes is None:
-                    yield self._unexpired(payloads, decoded)
-                else:
-                    yield self._changed(rid, payloads, changes)
-        self.expired += leave_out_expired(edits.fresh, self._now, self._ttl)
-        for queue in edits.fresh.queues.values():
-            yield self._counted(list(records(queue)))
+            for _, payloads in self.survivors.of_base(self._base(self._plan.base), edits):
+                yield payloads
+        for _, payloads in self.survivors.fresh(edits):
+            yield payloads
 
-    def _unexpired(self, payloads: list[bytes], decoded: list[list[Any]]) -> list[bytes]:
-        """A queue that no log has touched: its records as they are, but for messages that have expired."""
-        if not self._keeps_messages:
-            return self._counted(payloads[:1])
-        create = decoded[0]
-        ttl = create[7] if len(create) > 7 else self._ttl
-        kept = payloads[:1]
-        for payload, values in zip(payloads[1:], decoded[1:], strict=True):
-            if values[0] == codec.MSG:
-                own = values[6] if len(values) > 6 else NO_TTL
-                if Message(values[2], values[3], b"", b"", own).has_expired(self._now, ttl):
-                    self.expired += 1
-                    continue
-            kept.append(payload)
-        return self._counted(kept)
 
-    def _changed(self, rid: bytes, payloads: list[bytes], changes: list[bytes]) -> list[bytes]:
-        one = State()
-        for payload in payloads if self._keeps_messages else payloads[:1]:
-            one.apply(payload)
-        for payload in changes:
-            one.apply(payload)
-        self.expired += leave_out_expired(one, self._now, self._ttl)
-        return self._counted(list(records(one.queues[rid])))
+# -- writing ---------------------------------------------------------------------------------------------------------
 
-    def _counted(self, queue: list[bytes]) -> list[bytes]:
-        self.queues += 1
-        self.messages += len(queue) - 1
-        return queue
 
-    def _chunks(self, groups: Iterator[list[bytes]]) -> Iterator[bytes]:
-        """The bytes of the dump. The newest record that was folded gives its last one the time."""
+class DumpWriting:
+    """The bytes of a dump. The newest record that was folded gives its last one the time."""
+
+    def __init__(self, last: int, most: int) -> None:
+        """``last``: the time of that record. ``most``: so many records were folded, or more."""
+        self._last, self._most = last, most
+        self.queues = self.messages = self.bytes = 0
+
+    def write(
+        self,
+        files: Files,
+        folder: str,
+        number: int,
+        queues: Iterable[list[bytes]],
+        is_stopped: Callable[[], bool],
+        step: Callable[[str], None],
+    ) -> None:
+        """Make it dump ``number`` of a folder, in one step. Raises: DiskFull, DiskError; FoldStopped."""
+
+        def chunks() -> Iterator[bytes]:
+            for chunk in self._chunks(queues):
+                if is_stopped():
+                    raise FoldStopped("the dump was given up")
+                self.bytes += len(chunk)
+                yield chunk
+            step("saving written")
+
+        # The commit point of every dump.
+        rewrite.replace(files, folder, store_files.dump_name(number), chunks(), STORED, sync_every=_SYNC_EVERY)
+
+    def _chunks(self, queues: Iterable[list[bytes]]) -> Iterator[bytes]:
         yield QUEUE_STORE.header
         time_ns = self._last - self._most - 1
         pending: list[bytes] = []
         size = 0
-        for group in groups:
-            pending += group
-            size += sum(map(len, group))
+        for queue in queues:
+            self.queues += 1
+            self.messages += len(queue) - 1
+            pending += queue
+            size += sum(map(len, queue))
             if size >= _CHUNK:
                 yield kernel.encode_many(time_ns, pending)
                 time_ns += len(pending)

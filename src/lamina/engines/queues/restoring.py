@@ -11,6 +11,7 @@ A refusal changes nothing. What is served afterwards was synced before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,8 @@ from lamina.engines.queues.message import NO_TTL
 from lamina.engines.queues.state import State
 from lamina.engines.queues.store_files import Ignored, Plan
 from lamina.engines.queues.store_reading import BAD_RECORD, GAP, LOST_RECORDS, TORN_TAIL, StoreReading
-from lamina.errors import Corruption, from_os
+from lamina.errors import Corruption, StorageError, from_os
+from lamina.log import consumers
 from lamina.log.files import Files, join
 
 IGNORED_FILE: Final = "ignored_file"
@@ -82,12 +84,15 @@ class Restored:
     bytes: int = 0
     deleted: set[_Rid] = field(default_factory=set)
     """Queues that the logs deleted: in the store ``journal``, their folders may still be there."""
+    has_consumers: bool = False
+    """Somebody reads the log from outside: for them, a dump keeps logs that it covers."""
 
     @property
     def wants_dump(self) -> bool:
         """The files are not as a dump leaves them: one should be written, so that this does not last."""
         logs = sum(name.endswith(".log") for name in self.load_order)
-        return logs > 1 or bool(self.ignored) or self.was_forced or self._has(TORN_TAIL, GAP)
+        ignored = [one for one in self.ignored if not (self.has_consumers and one.reason == store_files.COVERED)]
+        return logs > 1 or bool(ignored) or self.was_forced or self._has(TORN_TAIL, GAP)
 
     @property
     def was_forced(self) -> bool:
@@ -120,6 +125,8 @@ def restore(
     except OSError as error:
         raise from_os(error, "list the folder", folder) from error
     restorer = _Restorer(files, folder, names, force=force, keeps_messages=keeps_messages, progress=progress)
+    with suppress(StorageError):  # the queues do not depend on it
+        restorer.has_consumers = bool(consumers.holding(files, folder, now * 10**9))
     found = restorer.load()
     found.state.is_read()
     found.expired = leave_out_expired(found.state, now, ttl)
@@ -153,6 +160,7 @@ class _Restorer:
         self._force, self._keeps_messages = force, keeps_messages
         self._progress = progress
         self._total = self._before = 0
+        self.has_consumers = False
         self.found = Restored()
 
     def load(self) -> Restored:
@@ -172,8 +180,10 @@ class _Restorer:
 
     def _begin(self, plan: Plan, broken: list[BrokenDump]) -> None:
         found = self.found = Restored(load_order=plan.load_order, ignored=plan.ignored, next_number=plan.next_number)
+        found.has_consumers = self.has_consumers
+        expected = {store_files.BROKEN, *([store_files.COVERED] if self.has_consumers else [])}
         for file, reason in plan.ignored:
-            if reason != store_files.BROKEN:
+            if reason not in expected:
                 self._warn(IGNORED_FILE, file, None, f"{file}: not loaded ({reason})")
         for problem in broken:
             file = store_files.dump_name(problem.number)

@@ -21,6 +21,7 @@ from lamina.engines.store.backup import Manifest
 from lamina.engines.store.channel import Channel
 from lamina.engines.store.cleaning import CleanUp
 from lamina.engines.store.codec import MOST
+from lamina.engines.store.compaction_worker import Compact, compact_elsewhere
 from lamina.engines.store.compactions import CompactionReport, Compactions, Progress
 from lamina.engines.store.draft import Draft
 from lamina.engines.store.engine import StoreEngine
@@ -244,10 +245,15 @@ class Store:
         self._keeper.check_not_inside()
         return self.engine.rotate(timeout)
 
-    def compact(self, progress: Progress = lambda done, total: None) -> CompactionReport:
-        """Compact now. Raises: Stopped, StorageError: then all is as it was."""
+    def compact(
+        self, progress: Progress = lambda done, total: None, *, compact: Compact = compact_elsewhere
+    ) -> CompactionReport:
+        """Compact now. ``compact`` writes the parts, nothing more: in another process if nothing else is given.
+
+        Raises: Stopped, StorageError: then all is as it was.
+        """
         self._keeper.check_not_inside()
-        return self.compactions.compact(progress)
+        return self.compactions.compact(progress, compact)
 
     def cancel_compaction(self) -> bool:
         """Give up the compaction that is going on: who asked for it gets Stopped. The next one goes on from there.

@@ -135,7 +135,7 @@ class Channel:
         except OSError as error:
             raise from_os(error, "rotate the file", join(folder, self.name)) from error
         self._sync_name()
-        index.discard(files, folder, self.name)
+        index.move(files, folder, self.name, name)
 
     def _sync_name(self) -> None:
         """Before there is another file of that name: a power cut could leave the new one alone."""

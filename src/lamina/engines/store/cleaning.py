@@ -3,9 +3,9 @@
 What goes: rotated files that the catalog calls merged, and rotated epoch files up to its epoch; parts that no catalog
 names; former catalogs; working files and parts that a compaction which was cut short left.
 
-What stays, whatever the catalog says: what somebody reads, what reads as of an earlier epoch need, what an unfinished
-compaction goes on from, and the newest rotated epoch file, from which the durable epoch is known should the active one
-be lost.
+What stays, whatever the catalog says: what somebody reads, rotated files that a consumer of the log has yet to read
+(log/consumers.py), what reads as of an earlier epoch need, what an unfinished compaction goes on from, and the newest
+rotated epoch file, from which the durable epoch is known should the active one be lost.
 
 Reading as of epoch X begins with a catalog of an epoch up to X and goes on with the rotated files behind that epoch.
 Invariant: while a former catalog is there, its parts are, and so is every rotated file behind its epoch. So former
@@ -16,17 +16,21 @@ file is gone does no harm, a file that is merged and not named would be one to w
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from lamina.clock import SystemClock
 from lamina.engines.store import catalog as catalogs
 from lamina.engines.store.catalog import PROGRESS, Catalog
 from lamina.errors import Corruption, WrongFormat, from_os
-from lamina.log import rewrite
+from lamina.log import consumers, rewrite
+from lamina.log.consumer_file import Consumer
 from lamina.log.files import Files, join, read_at
-from lamina.log.naming import parse
+from lamina.log.naming import parse, sort_out
+from lamina.log.reader import Reader
 from lamina.log.segment import open_for_reading
+from lamina.log.unread import unread
 
 _RUN: Final = re.compile(r"run(?:\.[a-z]?[0-9]+)+")
 _IN_PROGRESS: Final = re.compile(rb"pwal_compacted\.[0-9]+\.[0-9]+|run(?:\.[a-z]?[0-9]+)+")
@@ -40,7 +44,7 @@ class CleanUp:
     bytes: int
     """Of the files that were removed."""
     kept: list[str]
-    """Would have gone, but is being read or within the reach of reads as of an earlier epoch."""
+    """Would have gone, but is being read, or yet to be read, or within the reach of reads as of an earlier epoch."""
     catalog: Catalog
     """The catalog now."""
 
@@ -60,9 +64,11 @@ def obsolete(
     *,
     keep: Collection[str] = (),
     keep_after_epoch: int | None = None,
+    now_ns: int | None = None,
 ) -> list[tuple[str, int]]:
     """What ``clean_up`` would remove: names and bytes. Changes nothing. Raises: DiskError."""
-    plan = _plan(files, folder, catalog, keep, keep_after_epoch)
+    now_ns = SystemClock().now_ns() if now_ns is None else now_ns
+    plan = _plan(files, folder, catalog, keep, keep_after_epoch, consumers.holding(files, folder, now_ns))
     return [
         (name, size) for name in [*plan.formers, *plan.others] if (size := size_of(files, folder, name)) is not None
     ]
@@ -75,11 +81,13 @@ def clean_up(
     *,
     keep: Collection[str] = (),
     keep_after_epoch: int | None = None,
+    now_ns: int | None = None,
 ) -> CleanUp:
     """Remove what is obsolete. ``catalog`` is the present one, and no compaction is running.
 
     ``keep``: names of files that somebody reads, the working files (``run...``) of an open store among them.
     ``keep_after_epoch``: reads as of this epoch and later ones stay possible, if they are now.
+    ``now_ns``: by which consumers' positions expire; None: by the clock of the machine.
 
     Durability: when it returns, the files are gone for good. A crash at any point leaves a store with the same content.
     Raises: Corruption if a part is not there or has not its size: then nothing was removed; ValueError if ``catalog``
@@ -88,7 +96,8 @@ def clean_up(
     if catalogs.load(files, folder).generation != catalog.generation:
         raise ValueError(f"generation {catalog.generation} is not that of the catalog in {folder}")
     catalogs.check_parts(files, folder, catalog)
-    plan = _plan(files, folder, catalog, keep, keep_after_epoch)
+    now_ns = SystemClock().now_ns() if now_ns is None else now_ns
+    plan = _plan(files, folder, catalog, keep, keep_after_epoch, consumers.tidy(files, folder, now_ns))
     freed = 0
     for names in (plan.formers, plan.others):
         if names:
@@ -103,7 +112,14 @@ def clean_up(
     return CleanUp([*plan.formers, *plan.others], freed, plan.kept, catalog)
 
 
-def _plan(files: Files, folder: str, catalog: Catalog, keep: Collection[str], keep_after_epoch: int | None) -> _Plan:
+def _plan(
+    files: Files,
+    folder: str,
+    catalog: Catalog,
+    keep: Collection[str],
+    keep_after_epoch: int | None,
+    holding: Sequence[Consumer],
+) -> _Plan:
     names = _list(files, folder)
     formers = _formers(files, folder, names)
     oldest = catalog
@@ -135,6 +151,7 @@ def _plan(files: Files, folder: str, catalog: Catalog, keep: Collection[str], ke
             (within_reach if is_base else could_go).append(name)
         elif _RUN.fullmatch(name) and name not in needed:
             could_go.append(name)
+    keep = {*keep, *_yet_to_be_read(files, folder, could_go, holding)}
     goes = [name for name in could_go if name not in keep]
     # Oldest first.
     goes.sort(key=lambda name: (catalogs.rotated_epoch(name) or catalogs.part_generation(name) or 0, name))
@@ -144,6 +161,14 @@ def _plan(files: Files, folder: str, catalog: Catalog, keep: Collection[str], ke
         [name for name in goes if name not in formers],
         kept,
     )
+
+
+def _yet_to_be_read(files: Files, folder: str, names: list[str], holding: Sequence[Consumer]) -> Iterator[str]:
+    """Rotated files that a consumer waits for."""
+    if holding:
+        rotated = sort_out(name for name in names if catalogs.rotated_epoch(name) is not None)
+        for stream, its in rotated.streams().items():
+            yield from (name.name for name in unread(Reader(folder, stream=stream, files=files), its, holding))
 
 
 def _formers(files: Files, folder: str, names: list[str]) -> dict[str, Catalog | None]:

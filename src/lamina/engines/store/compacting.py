@@ -2,7 +2,9 @@
 
 The places of all parts lie in order, and each part owns those from its first one up to the first one of the next. Where
 nothing new falls into its range, and no clear concerns it, a part is kept as it is. What is rewritten is cut into parts
-anew, across the borders of neighbours that are rewritten too.
+anew, across the borders of neighbours that are rewritten too: a part ends with the record that brings it to its size,
+or where a part follows that is kept. A small one that follows an open one is not kept but taken along. So where parts
+are cut follows from the sizes of the records alone, whoever does the work (pipeline/compaction).
 
 Entries that a newer one of the same key or a clear has made void are left out. So are removes and clears up to the
 boundary: everything older is here, and the store takes nothing older any more.
@@ -12,7 +14,7 @@ Nothing that is there is changed, and nothing counts before a catalog names it, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from lamina.engines.store import catalog as catalogs
@@ -25,14 +27,15 @@ from lamina.engines.store.compaction_task import Progress
 from lamina.engines.store.compaction_task import Task as Task
 from lamina.engines.store.gathering import Gathering
 from lamina.engines.store.merging import Feed, Run, culled, merged
-from lamina.engines.store.sorted_file import SortedFile, SortedWriter
+from lamina.engines.store.sorted_file import EMPTY, SortedFile, SortedWriter
 from lamina.engines.store.storages import Storages
 from lamina.errors import LogLocked, Stopped, from_os
 from lamina.log.files import Files, FolderLock, join
 from lamina.log.segment import open_for_reading
 
 _SMALL: Final = 4  # a part is small below this fraction of its size
-_Range = tuple[Part | None, bytes, bytes | None]  # a part and where its range begins and ends
+Range = tuple[Part | None, bytes, bytes | None]
+"""A part, and where its range begins and ends; no part where there is none at all."""
 
 
 def compact(
@@ -49,7 +52,7 @@ def compact(
     Raises: Corruption, WrongFormat, DiskFull, DiskError; Stopped; LogLocked if another process is at it. Then nothing
         is left but finished parts, from which the same task goes on; another one removes them.
     """
-    lock = _lock(files, task)
+    lock = lock_for(files, task)
     try:
         done = compaction_progress.remove_leftovers(files, task)
         try:
@@ -61,7 +64,8 @@ def compact(
         lock.release()
 
 
-def _lock(files: Files, task: Task) -> FolderLock:
+def lock_for(files: Files, task: Task) -> FolderLock:
+    """Never two compactions of one folder at once. Raises: LogLocked, DiskError."""
     path = compaction_progress.lock_path(task.folder)
     try:
         lock = files.lock(path)
@@ -81,11 +85,9 @@ class _Compaction:
         self._parts = list(done.parts)
         self._writer: SortedWriter | None = None
         self._next_number = sum(catalogs.part_generation(part.name) == task.generation for part in done.parts)
-        self._old = [part for part in task.catalog.parts if part.entries]
-        self._input_bytes = sum(self._size(name) for name in task.inputs)
-        self._old_bytes = sum(part.bytes for part in self._old)
-        self._new_entries = self._new_taken = self._written = 0
-        self._old_left = 0.0  # bytes of the part that is being merged
+        self._input_bytes = sum(size_of(files, task.folder, name) for name in task.inputs)
+        self._old_bytes = old_bytes(task)
+        self._new_entries = self._new_taken = 0
         self._old_done = 0
 
     def run(self) -> Outcome:
@@ -104,7 +106,7 @@ class _Compaction:
             if self._writer is not None:
                 self._writer.abandon()
             gathering.close()
-        kept = _still_needed(storages, self._task.until)
+        kept = still_needed(storages, self._task.until)
         if len(self._parts) > self._kept():
             compaction_progress.save(self._files, self._task, Done(tuple(self._parts), None, kept))
         return self._outcome(kept, gathering.read)
@@ -113,13 +115,8 @@ class _Compaction:
 
     def _merge(self, new: Run, storages: Storages, start: bytes) -> None:
         feed = Feed(new)
-        before = self._task.catalog.storages.cleared
-        cleared = {
-            codec.NUMBER.pack(storage)
-            for storage, version in storages.cleared.items()
-            if version > before.get(storage, b"")
-        }
-        for part, begin, end in self._ranges():
+        cleared = newly_cleared(self._task, storages)
+        for part, begin, end in ranges(self._task):
             if end is not None and end <= start:
                 continue  # done before it was cut short
             first = feed.first()
@@ -127,9 +124,9 @@ class _Compaction:
                 part is None
                 or begin < start
                 or (first is not None and (end is None or first < end))
-                or any(part.first[:8] <= storage <= part.last[:8] for storage in cleared)
+                or is_concerned(part, cleared)
                 # A small one is taken along with what stands before it.
-                or (self._writer is not None and part.bytes < self._task.part_bytes // _SMALL)
+                or (self._writer is not None and is_small(self._task, part))
             )
             if part is not None and not is_touched:
                 self._finish_part()
@@ -142,28 +139,13 @@ class _Compaction:
             self._tell()
         self._finish_part()
 
-    def _ranges(self) -> Iterator[_Range]:
-        if not self._old:
-            yield None, b"", None
-        for number, part in enumerate(self._old):
-            begin = part.first if number else b""
-            yield part, begin, self._old[number + 1].first if number + 1 < len(self._old) else None
-
     def _rewrite(self, part: Part, start: bytes, new: Run, storages: Storages) -> None:
         file = SortedFile.open(self._files, self._task.folder, part.name, part)
         try:
-            runs = [self._going_down(part, file.batches(start)), new]
+            runs = [file.batches(start), new]
             self._write(culled(merged(runs), storages, self._task.until))
         finally:
-            self._old_left = 0
             file.close()
-
-    def _going_down(self, part: Part, run: Run) -> Run:
-        """Keep an eye on how much of a part is still to come."""
-        self._old_left = part.bytes
-        for piece in run:
-            self._old_left -= part.bytes * len(piece[0]) / part.entries
-            yield piece
 
     def _counted(self, run: Run) -> Run:
         for piece in run:
@@ -181,20 +163,10 @@ class _Compaction:
         places, items = piece
         while places:
             writer = self._writer or self._new_part()
-            taken = writer.add_many(places, items, self._full(writer))
-            self._written += taken
+            taken = writer.add_many(places, items, full(self._task))
             places, items = places[taken:], items[taken:]
-            if writer.bytes >= self._full(writer):
+            if writer.bytes >= full(self._task):
                 self._finish_part()
-
-    def _full(self, writer: SortedWriter) -> int:
-        """How many bytes the part may have: half as many again if little would be left for the next."""
-        size = self._task.part_bytes
-        if self._old:
-            left = self._old_left
-        else:
-            left = (self._new_entries - self._written) * writer.bytes / max(writer.entries, 1)
-        return size if left >= size // _SMALL else size + size // 2
 
     def _new_part(self) -> SortedWriter:
         name = catalogs.part_name(self._task.generation, self._next_number)
@@ -227,34 +199,78 @@ class _Compaction:
         if self._is_stopped():
             raise Stopped("the compaction was given up", hint="the next one goes on from there")
 
-    def _size(self, name: str) -> int:
-        try:
-            file = open_for_reading(self._files, self._task.folder, name)
-        except FileNotFoundError as error:
-            raise from_os(error, "open the file", join(self._task.folder, name)) from error
-        try:
-            return file.size()
-        finally:
-            file.close()
-
     def _kept(self) -> int:
         return sum(catalogs.part_generation(part.name) != self._task.generation for part in self._parts)
 
     def _outcome(self, storages: Storages, read: int) -> Outcome:
-        kept = self._kept()
-        return Outcome(
-            parts=tuple(self._parts),
-            storages=storages,
-            entries_read=read,
-            entries_live=sum(part.entries for part in self._parts),
-            bytes_before=self._input_bytes + self._old_bytes,
-            bytes_after=sum(part.bytes for part in self._parts),
-            parts_kept=kept,
-            parts_written=len(self._parts) - kept,
-        )
+        return outcome_of(self._task, self._parts, storages, read, self._input_bytes)
 
 
-def _still_needed(storages: Storages, until: int) -> Storages:
+# -- the rules, which hold for whoever does the work ------------------------------------------------------------------
+
+
+def ranges(task: Task) -> Iterator[Range]:
+    """The parts that hold something, in order, and the range of places of each; together all places."""
+    old = [part for part in task.catalog.parts if part.entries]
+    if not old:
+        yield None, b"", None
+    for number, part in enumerate(old):
+        yield part, part.first if number else b"", old[number + 1].first if number + 1 < len(old) else None
+
+
+def full(task: Task) -> int:
+    """A part ends with the record that brings it to so many bytes, index and tail not counted: one at least."""
+    return max(task.part_bytes, EMPTY + 1)
+
+
+def is_small(task: Task, part: Part) -> bool:
+    return part.bytes < task.part_bytes // _SMALL
+
+
+def newly_cleared(task: Task, storages: Storages) -> set[bytes]:
+    """Storages, in 8 bytes, that were cleared since the parts were written."""
+    before = task.catalog.storages.cleared
+    newer = (storage for storage, version in storages.cleared.items() if version > before.get(storage, b""))
+    return set(map(codec.NUMBER.pack, newer))
+
+
+def is_concerned(part: Part, cleared: Collection[bytes]) -> bool:
+    """One of these storages may have entries in the part."""
+    return any(part.first[:8] <= storage <= part.last[:8] for storage in cleared)
+
+
+def size_of(files: Files, folder: str, name: str) -> int:
+    """Bytes of an input. Raises: DiskError, also if it is not there."""
+    try:
+        file = open_for_reading(files, folder, name)
+    except FileNotFoundError as error:
+        raise from_os(error, "open the file", join(folder, name)) from error
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
+def old_bytes(task: Task) -> int:
+    return sum(part.bytes for part in task.catalog.parts if part.entries)
+
+
+def outcome_of(task: Task, parts: Sequence[Part], storages: Storages, read: int, input_bytes: int) -> Outcome:
+    """``storages``: without what is not needed any more; ``read``: entries of the inputs that counted."""
+    kept = sum(catalogs.part_generation(part.name) != task.generation for part in parts)
+    return Outcome(
+        parts=tuple(parts),
+        storages=storages,
+        entries_read=read,
+        entries_live=sum(part.entries for part in parts),
+        bytes_before=input_bytes + old_bytes(task),
+        bytes_after=sum(part.bytes for part in parts),
+        parts_kept=kept,
+        parts_written=len(parts) - kept,
+    )
+
+
+def still_needed(storages: Storages, until: int) -> Storages:
     """Without clears up to the boundary, and without storages that were dropped up to there."""
     boundary = codec.NUMBER.pack(until)
     needed = Storages()

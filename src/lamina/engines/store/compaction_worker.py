@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from lamina.engines import elsewhere
 from lamina.engines.elsewhere import EndedEarly
@@ -30,6 +30,12 @@ _STEPS: Final = 200  # lines about how far it is, at most
 _ERRORS: Final[dict[str, type[LaminaError]]] = {
     error.code: error for error in (DiskFull, DiskError, LogLocked, Stopped, StorageError)
 }
+
+
+class Compact(Protocol):
+    """Does a task: as ``compact_elsewhere``, wherever."""
+
+    def __call__(self, files: Files, task: Task, progress: Progress, stopper: Stopper, /) -> Outcome: ...
 
 
 def compact_elsewhere(

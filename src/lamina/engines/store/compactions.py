@@ -2,7 +2,7 @@
 
     1 rotate: the boundary and the rotated files, from the answer and not from the folder
     2 inputs: rotated files that the catalog does not call merged; none: nothing to do
-    3 write new parts, in a process of its own (compaction_worker.py)
+    3 write new parts, in a process of its own (compaction_worker.py), or as the caller wants it done
     4 save the catalog that names them, and the inputs as merged      <- commit point
     5 readers go over to the new parts
 
@@ -24,7 +24,7 @@ from lamina.engines.store.baseline import Baseline
 from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.cleaning import CleanUp
 from lamina.engines.store.compaction_task import Outcome, Task
-from lamina.engines.store.compaction_worker import compact_elsewhere
+from lamina.engines.store.compaction_worker import Compact, compact_elsewhere
 from lamina.engines.store.engine import StoreEngine
 from lamina.engines.store.rotation import Rotated
 from lamina.engines.store.sorted_file import SortedFile
@@ -68,8 +68,10 @@ class Compactions:
         self.last_at = engine.clock.monotonic()
         """When the last one ended."""
 
-    def compact(self, progress: Progress = lambda done, total: None) -> CompactionReport:
-        """Compact now, or when the one that is going on has ended.
+    def compact(
+        self, progress: Progress = lambda done, total: None, compact: Compact = compact_elsewhere
+    ) -> CompactionReport:
+        """Compact now, or when the one that is going on has ended. ``compact`` writes the parts.
 
         Durability: when it returns, the new catalog counts for good.
         Raises: Stopped if it was given up; StorageError: then the store is as it was, and the next one tries again.
@@ -90,7 +92,7 @@ class Compactions:
                 stopper.ends_by(None)
                 if stopper.is_stopped:
                     raise Stopped("the compaction was given up", hint="ask again")
-                report = self._compact(rotated, layers, progress, stopper, start)
+                report = self._compact(rotated, layers, progress, stopper, start, compact)
                 logger.info(
                     "compaction %d: up to epoch %d, %d files with %d entries merged, %d entries live, %d bytes before, "
                     "%d after, %d parts kept, %d written, took %.1f s",
@@ -119,7 +121,13 @@ class Compactions:
             return self._stopper
 
     def _compact(
-        self, rotated: Rotated, layers: list[Layer], progress: Progress, stopper: Stopper, start: float
+        self,
+        rotated: Rotated,
+        layers: list[Layer],
+        progress: Progress,
+        stopper: Stopper,
+        start: float,
+        compact: Compact = compact_elsewhere,
     ) -> CompactionReport:
         engine = self._engine
         catalog = engine.catalog
@@ -131,13 +139,13 @@ class Compactions:
         read = written = 0
         half_done = self._half_done(inputs, rotated.epoch)
         if half_done is not None and len(half_done.inputs) < len(inputs):
-            outcome = compact_elsewhere(engine.files, half_done, progress, stopper)
+            outcome = compact(engine.files, half_done, progress, stopper)
             # What is in memory holds more than this: it stays in front of the new parts.
             self._commit(half_done, outcome, rotated, [engine.baseline])
             read, written = outcome.entries_read, outcome.parts_written
             half_done = None
         task = half_done or self._task(self._inputs(rotated), rotated.epoch)
-        outcome = compact_elsewhere(engine.files, task, progress, stopper)
+        outcome = compact(engine.files, task, progress, stopper)
         self._commit(task, outcome, rotated, [*layers, engine.baseline])
         return CompactionReport(
             generation=task.generation,
@@ -239,7 +247,12 @@ class Compactions:
                     f"epoch {keep_after_epoch} is not durable yet", hint=f"the last one is {engine.last_epoch}"
                 )
             done = cleaning.clean_up(
-                engine.files, engine.folder, engine.catalog, keep=engine.runs, keep_after_epoch=keep_after_epoch
+                engine.files,
+                engine.folder,
+                engine.catalog,
+                keep=engine.runs,
+                keep_after_epoch=keep_after_epoch,
+                now_ns=engine.clock.now_ns(),
             )
             removed = frozenset(done.removed)
             if removed:

@@ -73,7 +73,7 @@ class Gathering:
         except FileNotFoundError as error:
             raise from_os(error, "open the file", join(task.folder, name)) from error
         if found.is_torn:
-            self._check_rest(name, found, fold)
+            check_rest(self._files, task, name, found)
         self.read += fold.taken
         self._before += found.bytes
 
@@ -108,24 +108,25 @@ class Gathering:
             writer.abandon()
             raise
 
-    def _check_rest(self, name: str, found: FileRead, fold: Fold) -> None:
-        """A rest that cannot be read is passed over only if nothing in it counts. Raises: Corruption."""
-        file = open_for_reading(self._files, self._task.folder, name)
-        try:
-            behind = next_record(file, found.whole, found.bytes, found.last_ns)
-            if behind is None:
-                return
-            for batch in FileScan(file, behind, found.bytes):
-                for number in range(len(batch.times)):
-                    payload = batch.payload(number)
-                    if payload[:1] != bytes([BEGIN]):
-                        continue
-                    with suppress(codec.BadRecord):
-                        session = Fold(fold.after, fold.until, fold.voids)
-                        session.take(payload)
-                        if session.counts:
-                            reason = REASONS.get(found.why, REASONS[Stop.TRUNCATED])
-                            reason = f"{reason}, and a session of epoch {session.epoch} is behind it"
-                            raise Corruption(name, found.whole, reason, hint=hints.DAMAGED)
-        finally:
-            file.close()
+
+def check_rest(files: Files, task: Task, name: str, found: FileRead) -> None:
+    """A rest that cannot be read is passed over only if nothing in it counts. Raises: Corruption."""
+    file = open_for_reading(files, task.folder, name)
+    try:
+        behind = next_record(file, found.whole, found.bytes, found.last_ns)
+        if behind is None:
+            return
+        for batch in FileScan(file, behind, found.bytes):
+            for number in range(len(batch.times)):
+                payload = batch.payload(number)
+                if payload[:1] != bytes([BEGIN]):
+                    continue
+                with suppress(codec.BadRecord):
+                    session = Fold(task.after, task.until, task.voids)
+                    session.take(payload)
+                    if session.counts:
+                        reason = REASONS.get(found.why, REASONS[Stop.TRUNCATED])
+                        reason = f"{reason}, and a session of epoch {session.epoch} is behind it"
+                        raise Corruption(name, found.whole, reason, hint=hints.DAMAGED)
+    finally:
+        file.close()

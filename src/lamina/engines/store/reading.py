@@ -13,7 +13,7 @@ from lamina.log.attest import is_attested
 from lamina.log.files import File, Files
 from lamina.log.formats import PWAL
 from lamina.log.frame import MAX_PAYLOAD, REASONS, Stop
-from lamina.log.scan import HEADER_SIZE, FileScan
+from lamina.log.scan import HEADER_SIZE, Batch, FileScan
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 
 
@@ -64,29 +64,39 @@ def fold_file(
         for batch in scan:
             if batch.base == HEADER_SIZE:
                 vouches_ns = PWAL.read_watermark(batch.payload(0)) or 0
-            taken = table.fold(batch.data, batch.times, batch.offsets, batch.lengths, fold)
-            if taken < len(batch.times):
-                reason = f"not a record of a store: {why_not(batch.payload(taken), fold)}"
-                raise Corruption(name, batch.record_offset(taken), reason, hint=hints.DAMAGED)
+            fold_batch(name, batch, fold, table)
             last_ns = max(last_ns, batch.newest)
             following = step(batch.end)
             table = table if following is None else following  # an empty one is false, and still the next
-        _check_end(file, name, scan, fold, size, last_ns, may_be_torn=may_be_torn)
-        return FileRead(size, last_ns, scan.stop, scan.why if scan.stop < size else Stop.END, vouches_ns)
+        found = FileRead(size, last_ns, scan.stop, scan.why if scan.stop < size else Stop.END, vouches_ns)
+        check_end(file, name, found, fold, may_be_torn=may_be_torn)
+        return found
     finally:
         file.close()
 
 
-def _check_end(
-    file: File, name: str, scan: FileScan, fold: Fold, size: int, last_ns: int, *, may_be_torn: bool
-) -> None:
+def fold_batch(name: str, batch: Batch, fold: Fold, table: Table, seen_as: Batch | None = None) -> None:
+    """Take what counts of a batch. ``seen_as``: the same records as somebody wants to have them in the table.
+
+    Raises: Corruption with file, byte and epoch.
+    """
+    shown = batch if seen_as is None else seen_as
+    taken = table.fold(shown.data, shown.times, shown.offsets, shown.lengths, fold)
+    if taken < len(batch.times):
+        reason = f"not a record of a store: {why_not(batch.payload(taken), fold)}"
+        raise Corruption(name, batch.record_offset(taken), reason, hint=hints.DAMAGED)
+
+
+def check_end(file: File, name: str, found: FileRead, fold: Fold, *, may_be_torn: bool) -> None:
+    """Whether a file may end as it does. Raises: Corruption, DiskError."""
+    stop, size = found.whole, found.bytes
     if fold.epoch and fold.counts:
-        why = "the file ends" if scan.stop == size else REASONS[scan.why]
+        why = "the file ends" if stop == size else REASONS[found.why]
         reason = f"{why}, inside a session of epoch {fold.epoch}, which is durable"
-        raise Corruption(name, scan.stop, reason, hint=hints.DAMAGED)
-    if scan.stop == size:
+        raise Corruption(name, stop, reason, hint=hints.DAMAGED)
+    if stop == size:
         return
-    if not may_be_torn or is_attested(file, scan.stop, size, last_ns, PWAL, MAX_PAYLOAD):
+    if not may_be_torn or is_attested(file, stop, size, found.last_ns, PWAL, MAX_PAYLOAD):
         epoch = f", behind epoch {fold.newest_epoch}" if fold.newest_epoch else ""
-        reason = f"{REASONS[scan.why]}, though it was once synced{epoch}"
-        raise Corruption(name, scan.stop, reason, hint=hints.DAMAGED)
+        reason = f"{REASONS[found.why]}, though it was once synced{epoch}"
+        raise Corruption(name, stop, reason, hint=hints.DAMAGED)

@@ -19,7 +19,7 @@ import struct
 import weakref
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
@@ -32,7 +32,7 @@ from lamina.log import kernel
 from lamina.log.files import File, Files, join, read_at, write_all
 from lamina.log.formats import PWAL
 from lamina.log.frame import MIN_RECORD, REASONS, Scan, Stop
-from lamina.log.scan import HEADER_SIZE, FileScan, read_whole
+from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_whole
 from lamina.log.segment import check_header, open_for_reading
 from lamina.units import MIB
 
@@ -43,6 +43,8 @@ _TAIL: Final = struct.Struct(">BQQI16s")
 _HEAD_END: Final = HEADER_SIZE + MIN_RECORD + _HEAD.size
 _TAIL_RECORD: Final = MIN_RECORD + _TAIL.size
 
+EMPTY: Final = _HEAD_END
+"""Bytes of a file before its first item."""
 BLOCK: Final = 32 << 10
 _CHUNK: Final = MIB  # bytes that are written at once
 _INDEX_RECORD: Final = 64 << 10  # bytes of one record of the index, about
@@ -91,11 +93,10 @@ class SortedWriter:
             raise ValueError("places have to rise")
         done = 0
         while done < len(items) and self.bytes < until:
-            since = self.bytes - self._offsets[-1] if self._offsets else -1
             stop = min(_CHUNK, until - self._written)
             start, (done, end, points, highest) = (
                 done,
-                columns.write(self._buffer, self._filled, items, done, stop, since, BLOCK),
+                columns.write(self._buffer, self._filled, items, done, stop, self.since, BLOCK),
             )
             for number, offset in points:
                 self._places.append(places[number])
@@ -110,8 +111,38 @@ class SortedWriter:
             self._last = places[done - 1]
         return done
 
-    def finish(self) -> Part:
-        """Write index and tail. Returns what a catalog says of the file.
+    @property
+    def since(self) -> int:
+        """Bytes of the block that is open, -1 if none is."""
+        return self.bytes - self._offsets[-1] if self._offsets else -1
+
+    def add_records(
+        self,
+        data: builtins.bytes | bytearray | memoryview,
+        entries: int,
+        ends: tuple[builtins.bytes, builtins.bytes],
+        points: Sequence[tuple[int, builtins.bytes]],
+        highest: builtins.bytes,
+    ) -> None:
+        """Add items that are records already. Who calls it has looked at them: ``ends`` are the first place and the
+        last; ``points`` where blocks begin in ``data``, and their places, as ``since`` and ``BLOCK`` demand;
+        ``highest`` the largest version.
+
+        Raises: ValueError if the places are not behind those before; DiskFull, DiskError.
+        """
+        if not self._last < ends[0] <= ends[1]:
+            raise ValueError("places have to rise")
+        for offset, place in points:
+            self._places.append(place)
+            self._offsets.append(self.bytes + offset)
+        self._first, self._last = self._first or ends[0], ends[1]
+        self._highest = max(self._highest, highest)
+        self.entries += entries
+        for start in range(0, len(data), _CHUNK):
+            self._put(data[start : start + _CHUNK])
+
+    def finish(self, *, sync: bool = True) -> Part:
+        """Write index and tail. Returns what a catalog says of the file. ``sync``: not for one that is soon gone.
 
         Durability: the file is synced; its name may need a sync of the folder.
         Raises: DiskFull, DiskError; ``abandon`` it then.
@@ -130,10 +161,8 @@ class SortedWriter:
         tail = _TAIL.pack(TAIL, self.entries, index_at, blocks, self._highest)
         self._put(kernel.encode_many(0, [tail]))
         self._flush()
-        try:
-            self._file.sync()
-        except OSError as error:
-            raise from_os(error, "sync the file", self.path) from error
+        if sync:
+            self._sync()
         self._file.close()
         name = self.path.rpartition("/")[2]
         return Part(name, self._written, self._crc, self.entries, self._first, self._last, self._highest)
@@ -144,7 +173,13 @@ class SortedWriter:
         with suppress(OSError):
             self._files.remove(self.path)
 
-    def _put(self, data: builtins.bytes) -> None:
+    def _sync(self) -> None:
+        try:
+            self._file.sync()
+        except OSError as error:
+            raise from_os(error, "sync the file", self.path) from error
+
+    def _put(self, data: builtins.bytes | bytearray | memoryview) -> None:
         self._buffer[self._filled : self._filled + len(data)] = data
         self._filled += len(data)
         if self._filled >= _CHUNK:
@@ -245,8 +280,13 @@ class SortedFile:
         for places, items in self.batches(start, end):
             yield from zip(places, items, strict=True)
 
-    def batches(self, start: builtins.bytes = b"", end: builtins.bytes | None = None) -> Iterator[Columns]:
-        """The same, many at a time."""
+    def batches(
+        self,
+        start: builtins.bytes = b"",
+        end: builtins.bytes | None = None,
+        seen_as: Callable[[Batch], Batch] = lambda batch: batch,
+    ) -> Iterator[Columns]:
+        """The same, many at a time. ``seen_as``: the entries as somebody wants to see them, at the same places."""
         if not self.entries or start > self.last or (end is not None and end <= self.first):
             return
         first = max(bisect_right(self._places, start) - 1, 0)
@@ -254,7 +294,8 @@ class SortedFile:
         before = b""
         scan = FileScan(self._file, self._offsets[first], self._offsets[behind])
         for batch in scan:
-            places, items = self._columns(batch.base, batch.data, batch.times, batch.offsets, batch.lengths)
+            shown = seen_as(batch)
+            places, items = self._columns(batch.base, shown.data, shown.times, shown.offsets, shown.lengths)
             if not columns.rises(places, before):
                 self._bad(batch.base, "the entries are not in order")
             before = places[-1]

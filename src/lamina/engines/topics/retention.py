@@ -2,7 +2,8 @@
 
     age:7d,bytes:10GiB,length:1000000,acknowledged,hold:30d        keep        (keep everything)
 
-A file goes as soon as any limit says so, unless a group still needs entries of it. Rejected: to keep a file while any
+A file goes as soon as any limit says so, unless a group still needs entries of it, or a consumer of the log its records
+(log/consumers.py). Rejected: to keep a file while any
 limit allows it. Then the loosest limit would rule, and no other would bound anything.
 """
 

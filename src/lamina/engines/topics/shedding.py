@@ -1,7 +1,8 @@
 """Letting the oldest files of a topic go.
 
 Which: as long as a limit says so and no group holds them (retention.py, holding.py), and those in which nothing is
-alive any more, whatever the limits. Whole files, oldest first, never the newest.
+alive any more, whatever the limits. Whole files, oldest first, never the newest. And none that a consumer of the log
+has yet to read (log/consumers.py): it reads records, also of entries that clients have deleted meanwhile.
 
 How, so that no power cut leaves less than was promised:
 
@@ -26,7 +27,8 @@ from lamina.engines.topics.sealed import Facts, SealedFiles, Stopped
 from lamina.engines.topics.state import State
 from lamina.engines.topics.topic import Topic
 from lamina.errors import DiskFull, LaminaError
-from lamina.log import rewrite
+from lamina.log import consumers, rewrite
+from lamina.log.consumer_file import Consumer
 from lamina.log.naming import FileName
 from lamina.log.sync import Level
 from lamina.log.writer import Log
@@ -54,10 +56,12 @@ class Verdict(NamedTuple):
     """Why it may go: nothing in it is alive, or the limit that says so; None: it stays."""
     holders: list[Holder]
     """Groups that hold it."""
+    consumers: list[Consumer]
+    """Of the log: they have yet to read some of its records."""
 
     @property
     def goes(self) -> bool:
-        return self.reason is not None and not self.holders
+        return self.reason is not None and not self.holders and not self.consumers
 
 
 def _never() -> bool:
@@ -88,7 +92,9 @@ class Shedder:
                     return Shed()
                 self._seal(retention)
                 state = topic.state
-                going = [verdict for verdict in self.verdicts(retention, is_over) if verdict.goes]
+                holding = consumers.tidy(_log_of(topic).reader.files, topic.folder, topic.clock.now_ns())
+                verdicts = self.verdicts(retention, is_over, holding=holding)
+                going = [verdict for verdict in verdicts if verdict.goes]
                 return self._let_go(going, state, retention, is_over) if going else Shed()
             except Stopped:
                 return Shed()
@@ -99,10 +105,23 @@ class Shedder:
         """All groups. Raises: what opening their log does."""
         return self._sightings.holders(self._topic, self._topic.clock.now_ns())
 
+    def consumers(self) -> list[Consumer]:
+        """Those who read the log from outside, and need what they have not read. Raises: DiskError."""
+        topic = self._topic
+        return consumers.holding(_log_of(topic).reader.files, topic.folder, topic.clock.now_ns())
+
     def verdicts(
-        self, retention: Retention, should_stop: Callable[[], bool] = _never, *, with_holders: bool = True
+        self,
+        retention: Retention,
+        should_stop: Callable[[], bool] = _never,
+        *,
+        with_holders: bool = True,
+        holding: Sequence[Consumer] = (),
     ) -> Iterator[Verdict]:
-        """On the sealed files, oldest first, up to the first that stays. Raises: Corruption, DiskError; Stopped."""
+        """On the sealed files, oldest first, up to the first that stays. ``holding``: consumers of the log.
+
+        Raises: Corruption, DiskError; Stopped.
+        """
         topic, files = self._topic, self.files
         now = topic.clock.now_ns()
         holders = self.holders() if with_holders else []
@@ -117,21 +136,22 @@ class Shedder:
             if facts.last_id is None and name == sealed[-1] and grows is None:
                 return  # what would be written instead is no smaller
             alive, is_dead = self._alive(name, facts, floor, retention, should_stop)
-            holding = [one for one in holders if one.holds(facts.last_id, facts.newest_ns, retention.hold_s, now)]
+            held_by = [one for one in holders if one.holds(facts.last_id, facts.newest_ns, retention.hold_s, now)]
+            unread_by = [one for one in holding if facts.newest_ns > one.position_in(name.stream)]
             if is_dead:
                 reason: str | None = DEAD
-                holding = []
+                held_by = []
             elif retention.age_s is not None and now - facts.newest_ns > retention.age_s * 10**9:
                 reason = AGE
             elif retention.bytes is not None and size > retention.bytes:
                 reason = BYTES
             elif retention.length is not None and length - alive >= retention.length:
                 reason = LENGTH
-            elif retention.acknowledged and (holding or any(not one.needs(facts.last_id) for one in holders)):
+            elif retention.acknowledged and (held_by or any(not one.needs(facts.last_id) for one in holders)):
                 reason = ACKNOWLEDGED
             else:
                 reason = None
-            verdict = Verdict(name, facts, reason, holding)
+            verdict = Verdict(name, facts, reason, held_by, unread_by)
             yield verdict
             if not verdict.goes:
                 return

@@ -1,4 +1,5 @@
-"""Why a topic is as large as it is: what its limits would let go, and which group keeps it from going.
+"""Why a topic is as large as it is: what its limits would let go, and which group, or which consumer of its log, keeps
+it from going.
 
 Plain values only, so that ``dataclasses.asdict`` gives JSON.
 """
@@ -6,7 +7,7 @@ Plain values only, so that ``dataclasses.asdict`` gives JSON.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from lamina.engines.topics import group_lag, ids
@@ -14,6 +15,8 @@ from lamina.engines.topics.holding import Holder
 from lamina.engines.topics.retention import Retention
 from lamina.engines.topics.shedding import DEAD, Shedder, Verdict
 from lamina.engines.topics.topic import Topic
+from lamina.log.consumer_file import NEVER, Consumer
+from lamina.log.naming import TIMED
 from lamina.units import show_bytes, show_time
 
 
@@ -45,6 +48,18 @@ class HolderReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LogConsumerReport:
+    """One that reads the log from outside, and has yet to read records of the oldest file."""
+
+    consumer: str
+    position: str | None
+    """The time of the last record it has read; None: its position cannot be read, so it holds everything for now."""
+    expires: str | None
+    """When it stops holding them; None: that is not known yet."""
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
 class WhyReport:
     """Of one topic."""
 
@@ -64,6 +79,7 @@ class WhyReport:
     holders: list[HolderReport]
     answer: str
     """All of it in one sentence."""
+    log_consumers: list[LogConsumerReport] = field(default_factory=list)
 
 
 def why(topic: Topic, retention: Retention, now_ns: int, *, shedder: Shedder | None = None) -> WhyReport:
@@ -73,7 +89,8 @@ def why(topic: Topic, retention: Retention, now_ns: int, *, shedder: Shedder | N
     """
     shedder = shedder or Shedder(topic)
     with topic.at_work:
-        verdicts = list(shedder.verdicts(retention))
+        consumers = shedder.consumers()
+        verdicts = list(shedder.verdicts(retention, holding=consumers))
         limits = [_report_limit(shedder, limit) for limit in _one_by_one(retention)]
         holders = shedder.holders()
         sealed, grows = shedder.files.names()
@@ -102,6 +119,7 @@ def why(topic: Topic, retention: Retention, now_ns: int, *, shedder: Shedder | N
         goes_bytes=_size_of(going),
         holders=reports,
         answer=_answer(retention, verdicts, going, has_sealed=bool(sealed), size=size),
+        log_consumers=[_report_consumer(one) for one in consumers if newest_ns > one.position_in(TIMED.name)],
     )
 
 
@@ -142,6 +160,16 @@ def _report_holder(topic: Topic, holder: Holder, now_ns: int, *, holds: bool) ->
     return HolderReport(name, holds, pending, unread, needed, consumers, idle_s, advice)
 
 
+def _report_consumer(one: Consumer) -> LogConsumerReport:
+    remove = f'or remove it with "lamina log consumers DIR --remove {one.name}" if it is not needed'
+    expires = None if one.expires_ns == NEVER else show_time(one.expires_ns)
+    if one.damage is not None:
+        advice = f"its position cannot be read ({one.damage}): let it save another, {remove}"
+        return LogConsumerReport(one.name, None, expires, advice)
+    advice = f"let it read on, for it is behind, {remove}"
+    return LogConsumerReport(one.name, show_time(one.position_in(TIMED.name)), expires, advice)
+
+
 def show_name(name: bytes) -> str:
     """For people, and for JSON."""
     return name.decode("utf-8", "backslashreplace")
@@ -156,6 +184,10 @@ def _answer(retention: Retention, verdicts: list[Verdict], going: list[Verdict],
         names = ", ".join(show_name(one.name) for one in stays.holders)
         hold = "" if retention.hold_s is not None else " (with hold:30d, say, idle groups do not hold for ever)"
         return f"held by {names}: the limit on {stays.reason} would let the oldest file go{hold}"
+    if stays is not None and stays.consumers and stays.reason is not None:
+        names = ", ".join(one.name for one in stays.consumers)
+        past = "nothing in it is alive" if stays.reason == DEAD else f"the limit on {stays.reason} would let it go"
+        return f"the oldest file is kept for who has yet to read the log, {names}: {past}"
     if not has_sealed:
         return f"all {show_bytes(size)} are in the newest file, which never goes"
     if not retention.has_limits:
