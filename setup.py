@@ -18,6 +18,8 @@ BY_HAND = (
     "lamina.engines.store._packing",
     "lamina.engines.store._table",
     "lamina.engines.topics._entries",
+    "lamina.pipeline._columns",
+    "lamina.pipeline.compaction._copying",
     "lamina.server.workq._quick",
     "lamina.server.resp._entry_replies",
     "lamina.server.resp._protocol",

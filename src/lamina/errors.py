@@ -20,6 +20,7 @@ LaminaError
       NoGroup                     the topic has no such group
       GroupExists                 the topic has a group of that name already
     BadEntry                      a storage, key, value, version or epoch that cannot be in a store
+  MissingExtra                    a part of lamina is asked for that is not installed; names what to install
   StoreError
     TooOld                        the files do not reach back to that moment any more
     Stopped           retryable   it was given up before it was done; nothing was changed
@@ -232,6 +233,12 @@ class BadEntry(InputError):
     """A storage, key, value, version or epoch that cannot be in a store."""
 
     code = "bad_entry"
+
+
+class MissingExtra(LaminaError):
+    """What is asked for needs packages that are not installed; the hint is the command that does."""
+
+    code = "missing_extra"
 
 
 class StoreError(LaminaError):
