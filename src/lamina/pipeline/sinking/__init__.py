@@ -1,0 +1,1 @@
+"""``write`` and ``writeStream``: DataFrames published into topics, once per query and batch."""

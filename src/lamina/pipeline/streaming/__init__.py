@@ -1,0 +1,1 @@
+"""``readStream``: the log as a stream, its position the time of a record."""
