@@ -18,11 +18,14 @@ from bench import (
     cases_group,
     cases_jobs,
     cases_jobs_engine,
+    cases_pipeline,
     cases_queues_dump,
     cases_queues_restore,
     cases_queues_scale,
     cases_queues_wire,
     cases_scan,
+    cases_spark,
+    cases_spark_compact,
     cases_store,
     cases_topics_engine,
     cases_topics_files,
@@ -47,6 +50,9 @@ CASES = [
     *cases_queues_restore.CASES,
     *cases_queues_scale.CASES,
     *cases_store.CASES,
+    *cases_spark.CASES,
+    *cases_pipeline.CASES,
+    *cases_spark_compact.CASES,
 ]
 DEFAULT_FOLDER = ".bench"  # on the disk of the project, for the temporary folder of the system may be memory
 NOTABLE = 0.10

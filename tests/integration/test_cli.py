@@ -288,6 +288,10 @@ def test_the_demo_runs_and_loses_nothing() -> None:
     assert topics["seen_before"] + topics["seen_after"] - topics["twice"] == topics["published"]
     assert topics["twice"] <= topics["pending"]
     assert topics["as_of"]["messages"] == topics["published"] - topics["as_of"]["first"]
+    piped = found["pipeline"]
+    assert piped["counts"] == sorted(piped["counts"]) and piped["counts"][0] > 0
+    assert (piped["entries"], piped["live"]) == (20_000, 500) and piped["bytes_after"] < piped["bytes_before"] / 10
+    assert piped["report_bytes"] > 10_000
 
 
 def test_help_names_every_verb() -> None:

@@ -582,7 +582,7 @@ class TestBadInput:
 
 class TestDemo:
     def test_no_job_is_lost_doubled_or_undone(self, tmp_path: Path) -> None:
-        command = [*LAMINA, "demo", "--json", "--keep", str(tmp_path)]
+        command = [*LAMINA, "demo", "--no-spark", "--json", "--keep", str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 0, done.stderr
         (summary,) = lines(done)

@@ -39,13 +39,16 @@ Tick = Callable[[int], None]
 @click.option(
     "--keep", metavar="DIR", type=click.Path(file_okay=False), help="Keep the files in DIR, to look at them afterwards."
 )
+@click.option("--spark/--no-spark", "with_spark", default=True, help="Also show Spark at work, if it is installed.")
 @as_json
-def demo(keep: str | None, as_json: bool) -> None:
-    """See lamina at work: durability, crashes of a log, of servers and of a subscriber, and a look into the past.
+def demo(keep: str | None, with_spark: bool, as_json: bool) -> None:
+    """See lamina at work: durability, crashes of a log, of servers and of a subscriber, a look into the past, and Spark
+    on the same files.
 
-    Takes a few seconds, writes to a temporary folder, and leaves nothing behind (but see --keep).
+    Takes less than a minute, writes to a temporary folder, and leaves nothing behind (but see --keep).
     """
     from lamina.cli.demo_jobs import jobs_part
+    from lamina.cli.demo_pipeline import pipeline_part
     from lamina.cli.demo_queues import queues_part
     from lamina.cli.demo_topics import topics_part
 
@@ -62,6 +65,8 @@ def demo(keep: str | None, as_json: bool) -> None:
             "topics": topics_part(folder / "served", show),
             "queues": queues_part(folder / "served", show),
         }
+        if with_spark:
+            summary["pipeline"] = pipeline_part(folder / "piped", show)
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -71,6 +76,8 @@ def demo(keep: str | None, as_json: bool) -> None:
         _print_summary(summary)
         if keep:
             _say(f'\nThe files are in {folder}: try "lamina log dump {folder / "orders"}"')
+            if (folder / "report.html").exists():
+                _say(f"and open {folder / 'report.html'} in a browser;")
             _say(f'and "lamina jobs ls --data {folder / "served"}", "lamina topics ls" or "lamina queues ls" likewise.')
 
 
@@ -197,3 +204,8 @@ def _print_summary(summary: dict[str, object]) -> None:
     is_right = not (queues["lost"] or queues["undone"] or queues["disordered"])
     verdict = "none was lost, none came back, all in order" if is_right else "SOME WERE LOST, UNDONE OR OUT OF ORDER"
     _say(f"The queues: {queues['sent']} messages sent, {len(queues['kills'])} kills in the middle of dumps, {verdict}.")
+    piped = summary.get("pipeline")
+    if isinstance(piped, dict) and "counts" in piped:
+        counts = ", ".join(f"{count:,}" for count in piped["counts"])
+        live = f"{piped['live']:,} of {piped['entries']:,} entries live after compaction"
+        _say(f"Spark: {counts} messages counted as the topic grew; {live}.")

@@ -36,6 +36,7 @@ def _run() -> int:
     from lamina.cli.demo import demo
     from lamina.cli.jobs import jobs
     from lamina.cli.log import log
+    from lamina.cli.pipeline_group import pipeline
     from lamina.cli.queues import queues
     from lamina.cli.serve import serve, workq_server
     from lamina.cli.store import store
@@ -50,7 +51,7 @@ def _run() -> int:
         damage was repaired, 6 damage is left.
         """
 
-    for command in (demo, jobs, log, queues, serve, store, topics, workq_server):
+    for command in (demo, jobs, log, pipeline, queues, serve, store, topics, workq_server):
         lamina.add_command(command)
     try:
         result = lamina.main(standalone_mode=False, prog_name="lamina")

@@ -1,0 +1,1 @@
+"""Cleaning the jobs and dumping the queues, divided into tasks."""
