@@ -189,12 +189,13 @@ def _cli_commands() -> Iterator[tuple[str, click.Command]]:
     from lamina.cli.demo import demo
     from lamina.cli.jobs import jobs
     from lamina.cli.log import log
+    from lamina.cli.pipeline_group import pipeline
     from lamina.cli.queues import queues
     from lamina.cli.serve import serve, workq_server
     from lamina.cli.store import store
     from lamina.cli.topics import topics
 
-    for command in (demo, jobs, log, queues, serve, store, topics, workq_server):
+    for command in (demo, jobs, log, pipeline, queues, serve, store, topics, workq_server):
         yield str(command.name), command
         if isinstance(command, click.Group):
             yield from ((f"{command.name} {name}", each) for name, each in command.commands.items())
@@ -202,6 +203,17 @@ def _cli_commands() -> Iterator[tuple[str, click.Command]]:
 
 def _has_word(part: str, word: str) -> bool:
     return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", part) is not None
+
+
+def test_every_option_of_spark_is_documented() -> None:
+    from lamina.pipeline.options import READING, STREAMING
+    from lamina.pipeline.sinking.sink_options import WRITING
+
+    page = text("docs/reference/spark.md")
+    heads = ("## Options of a read", "## Options of a stream", "## Options of a write")
+    for head, options in zip(heads, (READING, STREAMING, WRITING), strict=True):
+        part = page.split(head)[1].split("\n## ")[0]
+        assert set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) == set(options)
 
 
 def test_every_option_of_the_server_is_documented_with_its_default() -> None:
