@@ -46,13 +46,13 @@ layers: $(READY)
 	@$(BIN)/lint-imports --no-cache | tail -n 4
 
 unit: $(READY)
-	@$(BIN)/python -m pytest -n auto
+	@$(BIN)/python -m pytest -n auto --dist loadgroup
 
 mutants: $(READY)  ## plant each known mistake and see the suite catch it
 	@LAMINA_CAMPAIGN=1 $(BIN)/python -m pytest -n auto tests/crash/test_mutants.py tests/crash/test_jobs_mutants.py tests/crash/test_store_mutants.py
 
 campaign: $(READY)  ## ten times the crash exploration of make test
-	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property tests/differential $(wildcard tests/integration/test_topics_*.py)
+	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property tests/differential $(wildcard tests/integration/test_topics_*.py) tests/spark/test_exactly_once.py
 
 peers:  ## install Redis and beanstalkd (Debian), which some tests and benchmarks compare with
 	apt-get install -y -q redis-server redis-tools beanstalkd

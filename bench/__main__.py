@@ -14,6 +14,7 @@ from typing import Any
 
 from bench import (
     cases_append,
+    cases_asof,
     cases_big,
     cases_group,
     cases_jobs,
@@ -52,6 +53,7 @@ CASES = [
     *cases_store.CASES,
     *cases_spark.CASES,
     *cases_pipeline.CASES,
+    *cases_asof.CASES,
     *cases_spark_compact.CASES,
 ]
 DEFAULT_FOLDER = ".bench"  # on the disk of the project, for the temporary folder of the system may be memory

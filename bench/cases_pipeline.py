@@ -41,29 +41,6 @@ def export_growth(context: Context) -> Result:
     return _growth(found)
 
 
-def asof_growth(context: Context) -> Result:
-    """Seconds of a restored folder as of the end of the history."""
-    from lamina.pipeline.jobs.asof import as_of
-
-    found = {}
-    for times in TIMES:
-        folder = context.fresh("data")
-        size = context.scaled(MEGABYTES * times, times) * 10**6
-        context.need_room(2 * size)
-        fill(os.path.join(folder, "topics", "orders"), size)
-        taken = []
-        for _ in range(3 if context.scale >= 1 else 1):
-            context.say(f"as of, history {times}x ...")
-            target = context.fresh("back")
-            started = time.perf_counter()
-            as_of(folder, time.time_ns(), restore=target, engine="local")
-            taken.append(time.perf_counter() - started)
-        found[times] = min(taken)
-        context.fresh("data")
-        context.fresh("back")
-    return _growth(found)
-
-
 def _growth(found: dict[int, float]) -> Result:
     extra = {f"{times}x s": seconds for times, seconds in found.items()}
     return Result(found[TIMES[-1]], found[TIMES[0]], extra)
@@ -76,13 +53,6 @@ CASES = [
         "an increment of 2 MB exported behind a history of 320 MB; base: behind 20 MB",
         export_growth,
         0.67,
-        less_is_better=True,
-    ),
-    Case(
-        "asof_growth",
-        "s",
-        "a folder restored as of now, of a history of 320 MB; base: of 20 MB (printed, it grows with what is copied)",
-        asof_growth,
         less_is_better=True,
     ),
 ]

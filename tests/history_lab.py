@@ -10,15 +10,16 @@ from typing import Any
 import lamina
 from lamina.clock import ManualClock
 from lamina.engines.jobs.views import JobView
+from lamina.engines.queues.message import NO_TTL
 from lamina.engines.topics import ids
 from lamina.engines.topics.retention import parse
 from lamina.engines.topics.topic import Topic
 from lamina.errors import InputError, JobError, QueueError
 from lamina.log import LogOptions
 from lamina.log.sync import ALWAYS
+from lamina.log.writer import Log
 from lamina.pipeline.compaction.distributed import compact_with
 from lamina.pipeline.running import LocalRunner
-from queues_store_lab import seen as seen_queues
 
 START = 1_700_000_000 * 10**9
 OPTIONS = LogOptions(segment_bytes=2000, sync=ALWAYS)
@@ -47,6 +48,8 @@ class History:
         self.path, self.draw, self.clock = path, random.Random(seed), ManualClock(START)
         self.queues: list[tuple[str, str]] = []
         self.jobs = 0
+        self.takes_away = True
+        """Entries of topics are deleted and trimmed."""
         self.data = open_data(path, self.clock)
 
     def close(self) -> None:
@@ -96,7 +99,7 @@ class History:
         engine = self.data.jobs.engine
         position = engine.all_written()
         if position:
-            engine.log.wait(position)
+            log_of(engine).wait(position)
 
     def _name(self) -> str:
         return self.draw.choice(("orders", "a/b"))
@@ -110,7 +113,7 @@ class History:
     def _topic(self) -> None:
         draw, name = self.draw, self._name()
         choice, known = draw.random(), self.data.topic(name).find()
-        if known is None or choice < 0.7:
+        if known is None or choice < 0.7 or not self.takes_away:
             self.data.topic(name).publish_many([{"n": str(draw.random())} for _ in range(draw.randint(1, 4))])
             return
         there = [id for id, _ in known.read(ids.FIRST)[0]]
@@ -134,12 +137,13 @@ class History:
         else:
             groups.destroy(name)
         groups.push()
-        groups.log.wait(groups.all_written())
+        log_of(groups).wait(groups.all_written())
 
     def _queue(self) -> None:
         draw, queues = self.draw, self.data.queues
         if not self.queues or draw.random() < 0.1:
-            self.queues.append(tuple(queues.create(ttl=draw.choice((None, 0, 30)))))
+            made = queues.create(ttl=draw.choice((None, 0, 30)))
+            self.queues.append((made.rid, made.sid))
         rid, sid = draw.choice(self.queues)
         choice = draw.random()
         if choice < 0.55:
@@ -169,7 +173,7 @@ class History:
         choice = self.draw.randint(0, 5)
         if choice == 0:
             self.settle_jobs()
-            self.data.jobs.engine.log.rotate()
+            log_of(self.data.jobs.engine).rotate()
             self.data.jobs.clean()
         elif choice == 1:
             self.data.topics.upkeep.shed(b"orders", parse("length:10"))
@@ -184,8 +188,21 @@ class History:
         else:
             self.reopen()
 
-    def seen(self) -> Seen:
-        return seen(self.data)
+    def moment(self) -> tuple[int, Seen]:
+        """A time, and what the engines report at it; whatever comes next is later."""
+        engine = self.data.jobs.engine
+        while engine.tick() == 0.0:
+            pass
+        self.settle_jobs()
+        self.clock.advance(0.0001)
+        then = self.clock.now_ns(), seen(self.data)
+        self.clock.advance(0.0001)
+        return then
+
+
+def log_of(engine: Any) -> Log:
+    assert isinstance(engine.log, Log)
+    return engine.log
 
 
 def seen(data: lamina.Data) -> Seen:
@@ -194,7 +211,7 @@ def seen(data: lamina.Data) -> Seen:
     while engine.tick() == 0.0:
         pass
     found: Seen = {"jobs": sorted((JobView.of(job) for job in engine.state.jobs.values()), key=lambda job: job.id)}
-    for name in sorted(data.topics.names()):
+    for name in data.topics.names():
         topic = data.topic(name).find()
         assert topic is not None
         state = topic.state
@@ -209,10 +226,21 @@ def seen(data: lamina.Data) -> Seen:
             )
             for group in topic.groups.state.groups.values()
         }
-    found["queues"] = seen_queues(data.queues.engine.state)
+    found["queues"] = queues_of(data, engine.clock.now_ns() // 10**9)
     store = data.store
     found["store"] = {
         (storage, one.key): (one.value, one.version) for storage in (1, 2) for one in store.snapshot().scan(storage)
     }
     found["plain"] = [(record.time_ns, record.payload) for record in data.log("plain", OPTIONS).reader.read()]
+    return found
+
+
+def queues_of(data: lamina.Data, now: int) -> dict[bytes, tuple[object, ...]]:
+    """Without messages that have expired: nobody is given those, whether they are there or not."""
+    found: dict[bytes, tuple[object, ...]] = {}
+    for rid, queue in data.queues.engine.state.queues.items():
+        ttl = 600 if queue.ttl == NO_TTL else queue.ttl
+        kept = [each for each in queue.messages if not each.has_expired(now, ttl)]
+        messages = [(each.id, each.ts, each.flags, each.body, each.ttl) for each in kept]
+        found[rid] = (queue.sid, queue.rkey, queue.skey, queue.is_off, queue.created_day, queue.ttl, messages)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on this machine, with two cores."""
-    made = session(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"})
+    # No class cache: it is made in the background, which a machine that runs tests has no time for.
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.lamina.classCache": "false"}
+    made = session(master="local[2]", conf=conf)
     yield made
     made.stop()
 
@@ -32,3 +35,11 @@ def cluster() -> Iterator[str]:
     """
     with Cluster() as made:
         yield made.url
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of them in one process, where tests are run by several: each of those would start sessions and clusters."""
+    here = str(Path(__file__).parent)
+    for item in items:
+        if str(item.path).startswith(here):
+            item.add_marker(pytest.mark.xdist_group("spark"))

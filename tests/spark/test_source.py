@@ -125,7 +125,7 @@ def test_reads_beside_a_writer_are_prefixes(spark: SparkSession, tmp_path: Path)
 
         def write() -> None:
             first = 50
-            while not is_over.is_set():
+            while not is_over.wait(0.01):
                 publish(opened, 50, first)
                 first += 50
 

@@ -9,7 +9,7 @@ import pytest
 
 import lamina
 from lamina.pipeline import views
-from lamina.pipeline.schema import Column
+from lamina.pipeline.schema import Column, ddl
 from lamina.pipeline.tables import scan
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ def test_every_view_has_the_same_rows_with_spark_and_without(spark: SparkSession
     for name, view in views.VIEWS.items():
         found = spark.read.format("lamina").options(view=name, minPartitions="1").load(str(data))
         names = [column.name for column in view.columns]
+        where = {"size", "file", "position"} if name != "records" and not view.is_state else set()
+        assert found.columns == [each for each in names if each not in where]
+        found = spark.read.format("lamina").options(view=name).schema(ddl(view.columns)).load(str(data))
         assert found.columns == names
         rows = [list(row) for row in found.collect()]
         expected = [[row[each] for each in names] for row in scan(str(data), name).read_all().to_pylist()]

@@ -315,3 +315,117 @@ def _storage(path: Path) -> tuple[Any, str]:
     from lamina.pipeline.storage import open_storage
 
     return open_storage(str(path))
+
+
+# -- found by review --------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_first_record_is_told(data: lamina.Data, tmp_path: Path) -> None:
+    publish(data, 300)
+    names = sorted(each.name for each in (tmp_path / "topics/orders").glob("*.dat"))
+    path = tmp_path / "topics/orders" / names[2]
+    content = bytearray(path.read_bytes())
+    content[8] = 0x77
+    path.write_bytes(content)
+    with pytest.raises(Corruption) as told:
+        rows(tmp_path / "topics/orders")
+    assert (told.value.file, told.value.offset) == (names[2], 8)
+    assert [row["file"] for row in rows(tmp_path / "topics/orders", mode="permissive") if row["damage"]] == [names[2]]
+
+
+def test_a_file_that_was_rewritten_twice_may_have_the_number_of_the_first(data: lamina.Data, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    publish(data, 300)
+    one = table(tmp_path / "topics/orders")
+    pinned = one.pin()
+    name = sorted(each.name for each in (tmp_path / "topics/orders").glob("*.dat"))[1]
+    path = tmp_path / "topics/orders" / name
+    position = next(row["position"] for row in rows(path.parent) if row["file"] == name and row["position"] > 1000)
+    path.write_bytes(path.read_bytes()[:8] + path.read_bytes()[position:])  # the same file to the system, but shorter
+    left = rows(path.parent)
+    assert len(left) < 300
+    assert [row["time_ns"] for row in _read(one, pinned)] == [row["time_ns"] for row in left]
+    assert replace(pinned, files=pinned.files[:1]).bytes() < pinned.bytes()
+
+
+class Changing:
+    """A disk on which something happens right behind a listing, once."""
+
+    def __init__(self, happens: Any, listings: int) -> None:
+        from lamina.log.files.real import RealFiles
+
+        self._files, self._happens, self._left = RealFiles(), happens, listings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def list(self, folder: str) -> list[str]:
+        found = self._files.list(folder)
+        self._left -= 1
+        if self._left == 0:
+            self._happens()
+        return found
+
+
+@pytest.mark.parametrize("listings", range(1, 9))
+def test_a_snapshot_of_a_store_that_rotates_meanwhile_has_no_hole(
+    data: lamina.Data, tmp_path: Path, listings: int
+) -> None:
+    from lamina.pipeline import snapshot
+
+    for number in range(10):
+        data.store.put(1, b"%d" % number, b"")
+
+    def rotate() -> None:
+        data.store.put(1, b"10", b"")
+        data.store.rotate()
+        data.store.put(1, b"11", b"")
+
+    one = table(tmp_path / "store")
+    disk: Any = Changing(rotate, listings)
+    found = {row["key"] for row in _read(one, snapshot.pin(disk, one.options.path, one.logs))}
+    assert found in [{b"%d" % number for number in range(count)} for count in (10, 11, 12)]
+
+
+@pytest.mark.parametrize("listings", range(1, 6))
+def test_a_snapshot_of_queues_that_dump_meanwhile_is_not_empty(
+    data: lamina.Data, tmp_path: Path, listings: int
+) -> None:
+    from lamina.pipeline import snapshot
+
+    queue = data.queues.create()
+    for _ in range(5):
+        data.queue(queue.sid).send(b"x")
+    one = table(tmp_path, view="queue_messages")
+    disk: Any = Changing(lambda: data.queues.dump(), listings)
+    assert len(_read(one, snapshot.pin(disk, str(tmp_path), one.logs))) == 5
+
+
+def test_one_odd_entry_of_a_store_is_one_row_of_damage(data: lamina.Data, tmp_path: Path) -> None:
+    from lamina.log import kernel
+
+    with data.store.session() as session:
+        for number in range(100):
+            session.put(1, b"%d" % number, b"")
+    data.store.rotate()
+    data.close()
+    (path,) = (each for each in (tmp_path / "store").glob("pwal_0000.*") if not each.name.endswith(".index"))
+    entries = rows(tmp_path / "store")
+    victim = entries[40]
+    content = bytearray(path.read_bytes())
+    end = entries[41]["position"]
+    payload = bytes([99]) + content[victim["position"] + 17 : end - 4]
+    content[victim["position"] : end] = kernel.encode_many(victim["time_ns"], [payload])
+    path.write_bytes(content)
+    with pytest.raises(Corruption, match="kind 99"):
+        rows(tmp_path / "store")
+    found = rows(tmp_path / "store", mode="permissive")
+    assert [row["key"] for row in found] == [None if at == 40 else row["key"] for at, row in enumerate(entries)]
+
+
+def test_a_stray_file_beside_plain_logs_is_passed_over(data: lamina.Data, tmp_path: Path) -> None:
+    data.log("mine").append(b"x")
+    data.log("mine").close()
+    (tmp_path / "logs" / "README").write_text("hello")
+    assert [row["log"] for row in rows(tmp_path)] == ["logs/mine"]

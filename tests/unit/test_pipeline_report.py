@@ -94,9 +94,9 @@ def one_by_one(plan: Plan, every: int = 7) -> list[Part]:
 
 
 def _cut(path: str, piece: Piece, every: int) -> Iterator[Piece]:
-    rows = scan(path, "records", ["log", "file", "position"]).read_all().to_pylist()
-    place = piece.file.place.path
-    starts = [row["position"] for row in rows if (row["log"], row["file"]) == (place, piece.file.name)]
+    view = "queue_events" if piece.file.place.path == "queues" else "jobs"
+    rows = scan(path, view, ["file", "position"]).read_all().to_pylist()
+    starts = [row["position"] for row in rows if row["file"] == piece.file.name]
     edges = [piece.start, *starts[every::every], piece.stop]
     for start, stop in pairwise(edges):
         yield replace(piece, start=start, stop=stop)

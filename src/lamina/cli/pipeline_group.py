@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lamina.cli.pipeline_asof import asof
 from lamina.cli.pipeline_audit import audit
 from lamina.cli.pipeline_clean import clean
 from lamina.cli.pipeline_compact import compact
@@ -20,5 +21,5 @@ def pipeline() -> None:
     """
 
 
-for _command in (audit, clean, compact, dump, export, report):
+for _command in (asof, audit, clean, compact, dump, export, report):
     pipeline.add_command(_command)

@@ -3,7 +3,7 @@
     session, register                      a session of Spark that is set up for lamina; lamina in any other
     scan                                   a table as Arrow batches, without Spark
     compact, clean, dump                   upkeep of the store, the jobs and the queues
-    export, report, audit                  what the history is good for
+    as_of, export, report, audit           what the history is good for
 
 The files that lamina writes are the table: no connector, no second copy. Nothing here is imported with ``lamina``, and
 each part is loaded when it is first used; ``pip install "lamina[spark]"`` brings what it needs.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lamina.twins import stand_in
 
 if TYPE_CHECKING:
+    from lamina.pipeline.jobs.asof import as_of as as_of
     from lamina.pipeline.jobs.audit import audit as audit
     from lamina.pipeline.jobs.clean import clean as clean
     from lamina.pipeline.jobs.compact import compact as compact
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 IS_COMPILED = stand_in(__name__, "columns")
 
 _WHERE: Final = {
+    "as_of": "jobs.asof",
     "audit": "jobs.audit",
     "clean": "jobs.clean",
     "compact": "jobs.compact",

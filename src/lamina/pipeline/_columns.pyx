@@ -318,6 +318,8 @@ def entries(data, array.array offsets, array.array lengths, int64_t epoch):
         if kind == 1 or kind == 2:
             if kind == 1 and size != 9:
                 raise BadRecord(f"an entry of kind {kind} cannot have {size} bytes", number)
+            if kind == 1 and at[1] >= 0x80:
+                raise BadRecord("an epoch that cannot be", number)
             epoch = <int64_t> big64(at + 1) if kind == 1 else 0
             continue
         if epoch < 0 or 8 <= kind <= 10 or kind == 0x92 or kind == 0x93:

@@ -158,6 +158,8 @@ def entries(data: Buffer, offsets: array[int], lengths: array[int], epoch: int) 
         try:
             if kind == 1:
                 epoch = _BEGIN.unpack(payload)[1]
+                if epoch >> 63:
+                    raise BadRecord("an epoch that cannot be", number)
                 continue
             if kind == 2:
                 epoch = 0

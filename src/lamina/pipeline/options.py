@@ -31,11 +31,18 @@ STREAMING: Final = {
     "consumer": "a name under which cleaning waits for this stream",
     "consumerExpiry": "how long cleaning waits after the last sign of life",
 }
+_OF_BATCHES: Final = ("asOf", "filterPushdown", "endingTimestamp")
+_INSTEAD: Final = {
+    "startingOffsets": "use startingTimestamp, or spark.readStream",
+    "endingTimestamp": "a stream has no end: leave it out; trigger(availableNow=True) ends",
+    "asOf": "read the state with spark.read, or begin the stream at a time with startingTimestamp",
+}
 _OF_SPARK: Final = {"paths", "checkpointLocation", "queryName"}
 """What Spark itself puts among the options."""
 
 PERMISSIVE: Final = "permissive"
 _MODES: Final = ("failfast", PERMISSIVE)
+_MOST_DIGITS: Final = 18  # of a number of 64 bits
 _FIRST_LIKELY_NS: Final = 10**17  # 1973: a smaller number was meant as milliseconds or seconds
 
 
@@ -54,13 +61,27 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
             raise BadOption(f"there is no option {name!r}", hint=nearest(name, known))
 
 
+def check_use(given: Iterable[str], *, is_stream: bool) -> None:
+    """Raises: BadOption for an option that would be passed over: one of streams in a batch read, or the opposite."""
+    others, here, there = (
+        (_OF_BATCHES, "a stream", "a batch read") if is_stream else (STREAMING, "a batch read", "streams")
+    )
+    known = {name.lower(): name for name in others}
+    for name in given:
+        if (spelt := known.get(name.lower())) is not None:
+            about = {**READING, **STREAMING}[spelt]
+            raise BadOption(
+                f"{spelt} is for {there}, and this is {here}", hint=_INSTEAD.get(spelt, f"leave it out: {about}")
+            )
+
+
 def parse_moment(name: str, text: str) -> int:
     """Nanoseconds since 1970. Raises: BadOption."""
     try:
         moment = parse_time(text)
     except BadOption as error:
         raise BadOption(f"{name}: {error.message}", hint=error.hint) from None
-    if text.strip().isdigit() and 0 < moment < _FIRST_LIKELY_NS:
+    if text.strip().isdecimal() and 0 < moment < _FIRST_LIKELY_NS:
         raise BadOption(
             f"{name}: {text} nanoseconds is a moment of the early seventies",
             hint=f"numbers are nanoseconds since 1970; write {text}000000 if these are milliseconds, or a date",
@@ -81,7 +102,7 @@ class ReadOptions:
     as_of_ns: int | None = None
     is_permissive: bool = False
     min_partitions: int = 8
-    max_partition_bytes: int = 64 * MIB
+    max_partition_bytes: int = 128 * MIB
     pushes_filters: bool = False
     starting: str = "earliest"
     max_records: int | None = None
@@ -108,9 +129,10 @@ class ReadOptions:
             text = options.get(name)
             if text is None:
                 return None
-            if not text.strip().isdigit() or int(text) < least:
-                raise BadOption(f"{known[name]}: {text!r} is no number of {least} or more")
-            return int(text)
+            digits = text.strip()
+            if not digits.isdecimal() or len(digits) > _MOST_DIGITS or int(digits) < least:
+                raise BadOption(f"{known[name]}: {text!r} is no number of {least} or more", hint="give one in digits")
+            return int(digits)
 
         def size(name: str) -> int | None:
             text = options.get(name)
@@ -136,6 +158,10 @@ class ReadOptions:
         since, until = moment("startingtimestamp"), moment("endingtimestamp")
         if since is not None and until is not None and until < since:
             raise BadOption("endingTimestamp is before startingTimestamp", hint="exchange the two")
+        if since is not None and "startingoffsets" in options:
+            raise BadOption(
+                "startingTimestamp and startingOffsets both say where to begin", hint="leave one of them out"
+            )
         expiry = options.get("consumerexpiry")
         return cls(
             path=path,
@@ -146,7 +172,7 @@ class ReadOptions:
             as_of_ns=moment("asof"),
             is_permissive=mode == PERMISSIVE,
             min_partitions=number("minpartitions") or 8,
-            max_partition_bytes=size("maxpartitionbytes") or 64 * MIB,
+            max_partition_bytes=size("maxpartitionbytes") or 128 * MIB,
             starting=options.get("startingoffsets", "earliest"),
             max_records=number("maxrecordspertrigger"),
             max_bytes=size("maxbytespertrigger"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lamina.log import index as indexes
@@ -17,7 +17,7 @@ from lamina.log.files import Files
 from lamina.log.scan import HEADER_SIZE
 from lamina.log.segment import open_for_reading
 from lamina.pipeline import places
-from lamina.pipeline.snapshot import PinnedFile
+from lamina.pipeline.snapshot import PinnedFile, is_same
 from lamina.units import MIB
 
 _LEAST: Final = MIB
@@ -62,9 +62,9 @@ def choose_files(files: Sequence[PinnedFile], times: Times) -> list[PinnedFile]:
     """Those that can hold a record of that time. A file ends where the next one of its log begins."""
     chosen = []
     for number, file in enumerate(files):
-        if file.first_ns is None or times.is_empty:
+        if file.end <= HEADER_SIZE or times.is_empty:
             continue
-        if file.is_ordered:
+        if file.is_ordered and file.first_ns is not None:  # without a first record it is damaged: who reads it tells
             following = files[number + 1] if number + 1 < len(files) else None
             ends_ns = file.last_ns
             if ends_ns is None and following is not None and _is_next(file, following):
@@ -87,7 +87,7 @@ def cut(disk: Files, files: Iterable[PinnedFile], times: Times, target: int) -> 
     """The files in pieces of about ``target`` bytes, without what is outside of the time."""
     pieces = []
     for file in files:
-        whole = Piece(file, HEADER_SIZE, file.end)
+        whole = Piece(replace(file, points=()), HEADER_SIZE, file.end)  # tasks travel, what they are cut by does not
         is_cut = file.is_ordered and (file.end > target * 2 or times != Times())
         pieces += _cut(whole, _points(disk, file), times, target) if is_cut else [whole]
     return [piece for piece in pieces if piece.bytes > 0]
@@ -96,8 +96,9 @@ def cut(disk: Files, files: Iterable[PinnedFile], times: Times, target: int) -> 
 def _cut(whole: Piece, points: Sequence[tuple[int, int]], times: Times, target: int) -> list[Piece]:
     if not points:
         return [whole]
-    first = 0 if times.since is None else max(bisect_left(points, (times.since, 0)) - 1, 0)
-    last = len(points) if times.until is None else bisect_left(points, (times.until, 0))
+    # Points know no times before 1970.
+    first = 0 if times.since is None or times.since <= 0 else max(bisect_left(points, (times.since, 0)) - 1, 0)
+    last = len(points) if times.until is None or times.until <= 0 else bisect_left(points, (times.until, 0))
     pieces = []
     start, since = (whole.start, None) if first == 0 else (points[first][1], points[first][0])
     for time_ns, offset in points[first + 1 : last]:
@@ -117,7 +118,7 @@ def _points(disk: Files, file: PinnedFile) -> Sequence[tuple[int, int]]:
     except FileNotFoundError:
         return ()
     try:
-        if opened.identity != file.identity:
+        if not is_same(opened, file):
             return ()
         index = indexes.load(disk, file.place.folder, file.name, opened)
         return () if index is None else tuple(zip(index.times, index.offsets, strict=True))

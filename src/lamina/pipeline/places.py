@@ -55,7 +55,10 @@ def find(files: Files, path: str) -> list[LogPlace]:
     names = _list(files, path)
     parts = [part for part in _PARTS if part in names]
     if sort_out(names).segments and not parts:
-        return [_one(files, path, names)]
+        one = _one(files, path, names)
+        if one.kind == TOPIC and "groups" in names:
+            return [one, LogPlace(GROUPS, one.name, f"{one.path}/groups", join(path, "groups"))]
+        return [one]
     if not parts:
         found = _topics(files, path)  # of the folder topics/ itself
         if not found:
@@ -68,9 +71,21 @@ def find(files: Files, path: str) -> list[LogPlace]:
         if part == "topics":
             found += _topics(files, folder)
         elif part == "logs":
-            found += [LogPlace(PLAIN, _shown(name), join(part, name), join(folder, name)) for name in sorted(inside)]
+            found += _plain(files, folder, inside)
         elif sort_out(inside).segments or (part == "queues" and _MESSAGES in inside):
             found.append(LogPlace(part, part, part, folder))
+    return found
+
+
+def _plain(files: Files, folder: str, names: list[str]) -> list[LogPlace]:
+    found = []
+    for name in sorted(names):
+        try:
+            inside = _list(files, join(folder, name))
+        except DiskError:
+            continue  # a file, or gone meanwhile
+        if sort_out(inside).segments:
+            found.append(LogPlace(PLAIN, _shown(name), f"logs/{name}", join(folder, name)))
     return found
 
 

@@ -21,14 +21,14 @@ from lamina.log.frame import REASONS, Stop
 from lamina.log.naming import parse, sort_out
 from lamina.log.scan import HEADER_SIZE, FileScan
 from lamina.log.segment import check_header, open_for_reading
-from lamina.pipeline import columns, places
+from lamina.pipeline import columns
 from lamina.pipeline.pieces import Piece, Times
+from lamina.pipeline.snapshot import MERGED as MERGED
+from lamina.pipeline.snapshot import is_same
 from lamina.units import MIB
 
 WINDOW: Final = 2 * MIB
 
-MERGED: Final = (places.STORE, places.QUEUES)
-"""Of these logs, what was in a file that is gone is in another one."""
 
 Damage = Callable[[str, int, str], None]
 """Told of a bad place: file, byte and reason. If it returns, reading goes on behind it."""
@@ -92,7 +92,7 @@ def _open(disk: Files, piece: Piece) -> tuple[File, bool] | None:
         file = open_for_reading(disk, folder, pinned.name)
     except FileNotFoundError:
         file = None
-    if file is not None and file.identity == pinned.identity:
+    if file is not None and is_same(file, pinned):
         return file, True
     if file is not None and pinned.place.kind not in MERGED:
         check_header(file, pinned.name)
@@ -113,7 +113,7 @@ def _find(disk: Files, piece: Piece) -> tuple[File, bool] | None:
                 file = open_for_reading(disk, pinned.place.folder, other.name)
             except FileNotFoundError:
                 continue
-            if file.identity == pinned.identity:
+            if is_same(file, pinned):
                 return file, True
             file.close()
     raise StorageError(

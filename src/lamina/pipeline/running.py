@@ -7,6 +7,7 @@ only to files of its own (staging.py), and only what the job commits counts.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -83,11 +84,16 @@ class SparkRunner:
         done = 0
         results: list[R] = [None] * len(tasks)  # type: ignore[list-item]
         numbered = self._context.parallelize(list(enumerate(tasks)), len(tasks))
+        # A tag and no group: the session may be one of others, who keep the group they have set.
+        tag = f"lamina-{uuid.uuid4().hex}"
+        self._context.addJobTag(tag)
         try:
             found = numbered.map(lambda pair: (pair[0], *guarded(pair[1]))).collect()
         except KeyboardInterrupt:
-            self._context.cancelAllJobs()
+            self._context.cancelJobsWithTag(tag)
             raise
+        finally:
+            self._context.removeJobTag(tag)
         for number, is_fine, value in found:
             if not is_fine:
                 raise from_plain(value)
@@ -102,21 +108,13 @@ class SparkRunner:
 
 def to_plain(error: LaminaError) -> dict[str, Any]:
     """An error as values that any process can take."""
-    return {"class": type(error).__name__, **error.as_dict()}
+    known = next(kind for kind in type(error).__mro__ if getattr(errors, kind.__name__, None) is kind)
+    return {"class": known.__name__, "values": dict(vars(error))}
 
 
-def from_plain(facts: dict[str, Any]) -> LaminaError:
-    """The opposite of ``to_plain``."""
-    facts = dict(facts)
-    kind: Any = getattr(errors, facts.pop("class"), LaminaError)
-    message, hint = facts.pop("message"), facts.pop("hint")
-    facts.pop("code", None)
-    if kind in (errors.Corruption, errors.WrongFormat):
-        place = (facts["file"], facts["offset"]) if kind is errors.Corruption else (facts["file"],)
-        found: LaminaError = kind(*place, facts["reason"], hint=hint)
-        return found
-    try:
-        rebuilt: LaminaError = kind(message, hint=hint, **facts)
-    except TypeError:  # one with arguments of its own
-        rebuilt = LaminaError(message, hint=hint, **facts)
-    return rebuilt
+def from_plain(plain: dict[str, Any]) -> LaminaError:
+    """The opposite of ``to_plain``. No constructor is asked: some take other values than they keep."""
+    kind: type[LaminaError] = getattr(errors, plain["class"])
+    found = kind.__new__(kind, plain["values"]["message"])
+    vars(found).update(plain["values"])
+    return found

@@ -5,7 +5,7 @@ Everything may be null. Spark has no unsigned numbers: those of 64 bits that are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +52,56 @@ DAMAGE: Final = Column("damage", "string", "what is wrong at this place; null fo
 def ddl(columns: Sequence[Column]) -> str:
     """The schema as Spark takes it."""
     return ", ".join(f"`{column.name}` {column.type}" for column in columns)
+
+
+def struct(columns: Sequence[Column], never_null: Collection[str]) -> StructType:
+    """The same with what is never null said to be so: Spark then does not look for it, row by row."""
+    from pyspark.sql import types
+
+    kinds: dict[str, types.DataType] = {
+        "timestamp": types.TimestampType(),
+        "bigint": types.LongType(),
+        "int": types.IntegerType(),
+        "double": types.DoubleType(),
+        "boolean": types.BooleanType(),
+        "string": types.StringType(),
+        "binary": types.BinaryType(),
+        "array<string>": types.ArrayType(types.StringType()),
+        "array<bigint>": types.ArrayType(types.LongType()),
+    }
+    fields = []
+    for column in columns:
+        is_full = column.name in never_null
+        kinds["map<string,binary>"] = types.MapType(types.StringType(), types.BinaryType(), not is_full)
+        fields.append(types.StructField(column.name, kinds[column.type], nullable=not is_full))
+    return types.StructType(fields)
+
+
+_FULL_MAP: Final = pa.map_(pa.string(), pa.field("value", pa.binary(), nullable=False))
+
+
+def as_asked(asked: StructType, columns: Sequence[Column]) -> pa.Schema:
+    """The columns as a schema asks for them: what it says is never null has to be said by Arrow, too."""
+    fields = []
+    for field, column in zip(asked.fields, columns, strict=True):
+        has_null_values = getattr(field.dataType, "valueContainsNull", True)
+        kind = column.arrow if has_null_values else _FULL_MAP
+        fields.append(pa.field(column.name, kind, nullable=field.nullable))
+    return pa.schema(fields)
+
+
+def recast(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """The same columns, whose types differ in what may be null only."""
+    arrays = []
+    for array, field in zip(batch.columns, wanted, strict=True):
+        if array.type != field.type:  # a map whose values are never null
+            _, offsets = array.buffers()[:2]
+            items = pa.StructArray.from_arrays(
+                [array.keys, array.items], fields=[field.type.key_field, field.type.item_field]
+            )
+            array = pa.Array.from_buffers(field.type, len(array), [None, offsets], 0, array.offset, children=[items])
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:

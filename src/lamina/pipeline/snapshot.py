@@ -10,11 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from lamina.engines.queues import store_files
 from lamina.engines.store import catalog as catalogs
 from lamina.engines.store import epoch_file, inputs
-from lamina.errors import Corruption, WrongFormat, from_os
+from lamina.engines.store.epoch_file import Epochs
+from lamina.errors import Corruption, StorageError, WrongFormat, from_os
 from lamina.log import frame
 from lamina.log import index as indexes
 from lamina.log.attest import is_attested
@@ -28,7 +30,9 @@ from lamina.log.segment import header_is_torn, open_for_reading
 from lamina.pipeline import places
 from lamina.pipeline.places import LogPlace
 
-_HEAD = HEADER_SIZE + frame.TIME.size + frame.MAX_UVARINT
+_LISTINGS: Final = 5
+_TRIES: Final = 30
+_HEAD: Final = HEADER_SIZE + frame.TIME.size + frame.MAX_UVARINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +77,50 @@ def pin(files: Files, path: str, logs: Iterable[LogPlace], *, is_permissive: boo
     durable = 0
     voids: tuple[tuple[int, int], ...] = ()
     for place in logs:
-        if place.kind == places.STORE:
-            # What is durable is asked first: the files that are listed afterwards hold it.
-            epochs = epoch_file.read(files, place.folder, _names(files, place.folder))
+        found, epochs = _pin_steadily(files, place, is_permissive)
+        pinned += found
+        if epochs is not None:
             durable, voids = epochs.durable, tuple(epochs.voids)
-        pinned += _pin_log(files, place, is_permissive)
     return Snapshot(path, tuple(pinned), durable, voids, time.time_ns())
 
 
-def _pin_log(files: Files, place: LogPlace, is_permissive: bool) -> list[PinnedFile]:
-    chosen = _choose(files, place, _names(files, place.folder))
+MERGED: Final = (places.STORE, places.QUEUES)
+"""Kinds of log in which a file that goes has become part of another."""
+
+
+def _pin_steadily(files: Files, place: LogPlace, is_permissive: bool) -> tuple[list[PinnedFile], Epochs | None]:
+    """The files of a log at one moment.
+
+    What cleaning removes meanwhile is gone, and no loss. But where files are merged or renamed, what one of them held
+    is elsewhere then: so it is looked again whether all is as it was, and if not, it is begun anew.
+    """
+    for left in reversed(range(_TRIES)):
+        names = _names(files, place.folder)
+        try:
+            # What is durable is asked first: the files that are listed afterwards hold it.
+            epochs = epoch_file.read(files, place.folder, names) if place.kind == places.STORE else None
+            names = _names(files, place.folder)
+            found = _pin_log(files, place, names, is_permissive)
+            if place.kind not in MERGED or set(_names(files, place.folder)) == set(names):
+                return found, epochs
+        except (FileNotFoundError, StorageError):
+            # Damage is what is there both times.
+            if not left or place.kind not in MERGED or set(_names(files, place.folder)) == set(names):
+                raise
+    raise StorageError(f"{place.path} changes faster than it can be looked at", hint="read again")
+
+
+def _pin_log(files: Files, place: LogPlace, names: list[str], is_permissive: bool) -> list[PinnedFile]:
+    chosen = _choose(files, place, names)
     newest = {name.stream: name for name in chosen if not name.is_closed}
     found = []
     for name in chosen:
         is_newest = newest.get(name.stream) == name
         try:
-            file = _pin_file(files, place, name, is_newest, is_permissive)
+            file = pin_file(files, place, name, is_newest, is_permissive)
         except FileNotFoundError:
+            if place.kind in MERGED:
+                raise
             continue  # cleaned since the folder was listed
         if file is not None:
             found.append(file)
@@ -107,12 +138,15 @@ def _choose(files: Files, place: LogPlace, names: list[str]) -> list[FileName]:
     return sort_out(names).segments
 
 
-def _pin_file(files: Files, place: LogPlace, name: FileName, is_newest: bool, is_permissive: bool) -> PinnedFile | None:
+def pin_file(files: Files, place: LogPlace, name: FileName, is_newest: bool, is_permissive: bool) -> PinnedFile | None:
+    """One file; None if there is nothing in it yet. Raises: Corruption, WrongFormat, DiskError; FileNotFoundError."""
     file = open_for_reading(files, place.folder, name.name)
     try:
         size = file.size()
         head = read_at(file, 0, _HEAD)
-        if is_newest and (header_is_torn(head[:HEADER_SIZE], None) or len(head) < HEADER_SIZE):
+        # Queues begin a new log at each start: any of the older ones may be one that a crash left without a header.
+        may_be_torn = is_newest or place.kind == places.QUEUES
+        if may_be_torn and (header_is_torn(head[:HEADER_SIZE], None) or len(head) < HEADER_SIZE):
             return None  # it was only just made
         if len(head) < HEADER_SIZE:
             raise Corruption(name.name, 0, "the header is cut short")
@@ -136,6 +170,19 @@ def _pin_file(files: Files, place: LogPlace, name: FileName, is_newest: bool, is
         file.close()
 
 
+def is_same(file: File, pinned: PinnedFile) -> bool:
+    """It is the very file that was pinned. Its number alone does not tell: another may have been given it since."""
+    if file.identity != pinned.identity:
+        return False
+    size = file.size()
+    # One that was being written may have grown; a rewritten one has lost records.
+    if size < pinned.end or (size > pinned.end and pinned.last_ns is None):
+        return False
+    head = read_at(file, 0, _HEAD)
+    first = frame.decode_head(head, HEADER_SIZE, len(head)) if len(head) > HEADER_SIZE else Stop.END
+    return (first.time_ns if isinstance(first, frame.Head) else None) == pinned.first_ns
+
+
 def identify_kind(place: LogPlace) -> Format | None:
     """What the files of a log should be."""
     return next((format for format, kind in places.OF_FORMAT.items() if kind == place.kind), None)
@@ -155,7 +202,21 @@ def _index(
 
 
 def _names(files: Files, folder: str) -> list[str]:
+    """What is in a folder at one moment.
+
+    A listing is not of one moment: it may show a file that was made meanwhile and not the one before it. Two that are
+    equal are. Where files come faster than that, of each log those are certain that are not newer than the newest
+    which was there a listing before.
+    """
     try:
-        return files.list(folder)
+        earlier = files.list(folder)
+        for _ in range(_LISTINGS):
+            names = files.list(folder)
+            if set(names) == set(earlier):
+                return names
+            before, earlier = earlier, names
     except OSError as error:
         raise from_os(error, "list the folder", folder) from error
+    newest = {name.stream: name for name in sort_out(before).segments}
+    late = {name.name for name in sort_out(names).segments if name.stream not in newest or name > newest[name.stream]}
+    return [name for name in names if name not in late]

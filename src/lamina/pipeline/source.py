@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
-from lamina.errors import LaminaError
-from lamina.pipeline import filters, schema, storage
-from lamina.pipeline.options import ReadOptions
+from lamina.errors import BadOption, LaminaError
+from lamina.pipeline import filters, places, schema, storage
+from lamina.pipeline.options import ReadOptions, check_use
 from lamina.pipeline.pieces import Times
 from lamina.pipeline.schema import Column
 from lamina.pipeline.snapshot import Snapshot
@@ -42,20 +42,26 @@ class LaminaSource(DataSource):
     def name(cls) -> str:
         return "lamina"
 
-    def schema(self) -> str:
-        return schema.ddl(self._readable().columns)
+    def schema(self) -> StructType:
+        table = self._readable()
+        never_null = () if table.options.is_permissive else table.view.never_null
+        return schema.struct(table.shown, never_null)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        check_use(self.options, is_stream=False)
         table = self._readable()
+        _check_topic(table)
         assert self._snapshot is not None
         kind = FilteringReader if table.options.pushes_filters else LaminaReader
-        return kind(table, self._snapshot, _project(table, schema))
+        return kind(table, self._snapshot, _project(table, schema), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from lamina.pipeline.streaming.stream import LaminaStreamReader
 
+        check_use(self.options, is_stream=True)
         table = self._readable()
-        return LaminaStreamReader(table.options, table.view, _project(table, schema))
+        _check_topic(table)
+        return LaminaStreamReader(table.options, table.view, _project(table, schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from lamina.pipeline.sinking import sink
@@ -74,6 +80,15 @@ class LaminaSource(DataSource):
         return self._table
 
 
+def _check_topic(table: Table) -> None:
+    """Raises: BadOption if the option would be passed over."""
+    if table.options.topics and not {places.TOPIC, places.GROUPS} & set(table.view.kinds):
+        raise BadOption(
+            f"topic: the view {table.view.name} has no rows of topics",
+            hint="leave it out, or use a view of topics (docs/reference/spark-views.md)",
+        )
+
+
 def _project(table: Table, asked: StructType) -> list[Column]:
     return schema.project(table.view.name, table.columns, asked)
 
@@ -88,7 +103,8 @@ class Task(InputPartition):
 class LaminaReader(DataSourceReader):
     """Reads a snapshot."""
 
-    def __init__(self, table: Table, snapshot: Snapshot, wanted: Sequence[Column]) -> None:
+    def __init__(self, table: Table, snapshot: Snapshot, wanted: Sequence[Column], asked: StructType) -> None:
+        self._asked = schema.as_asked(asked, wanted)
         self._options, self._view = table.options, table.view
         self._snapshot, self._wanted = snapshot, wanted
         self._times = Times(table.options.since_ns, table.options.until_ns)
@@ -109,7 +125,7 @@ class LaminaReader(DataSourceReader):
         for batch in self._view.read(disk, partition.value, self._wanted, self._times, is_permissive=is_permissive):
             kept = filters.apply(batch, self._filters)
             if kept.num_rows:
-                yield kept
+                yield schema.recast(kept, self._asked)
 
 
 class FilteringReader(LaminaReader):

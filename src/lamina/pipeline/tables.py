@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lamina.errors import BadOption
 from lamina.pipeline import places, schema, snapshot, storage, views
@@ -11,10 +11,13 @@ from lamina.pipeline.options import ReadOptions, nearest
 from lamina.pipeline.pieces import Times
 from lamina.pipeline.schema import DAMAGE, Column
 from lamina.pipeline.snapshot import Snapshot
-from lamina.pipeline.views.base import View
+from lamina.pipeline.views.base import FILE, POSITION, SIZE, View
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_WHERE: Final = (SIZE, FILE, POSITION)
 
 
 class Table:
@@ -25,7 +28,7 @@ class Table:
         self.options = options
         disk, path = storage.open_storage(options.path)
         found = places.find(disk, path)
-        only = found[0].kind if len(found) == 1 and found[0].folder == path else None
+        only = found[0].kind if found and found[0].folder == path else None  # the path is that log itself
         self.view: View = views.find(options.view, only)
         if options.as_of_ns is not None and not self.view.is_state:
             states = [name for name, view in views.VIEWS.items() if view.is_state]
@@ -42,6 +45,13 @@ class Table:
         self.columns: tuple[Column, ...] = self.view.columns
         if options.is_permissive:
             self.columns = (*self.columns, DAMAGE)
+
+    @property
+    def shown(self) -> tuple[Column, ...]:
+        """The columns that Spark gives without being asked: where a record is, a view of what it means leaves out."""
+        if self.view.is_state or self.view.name == "records" or self.options.is_permissive:
+            return self.columns
+        return tuple(column for column in self.columns if column not in _WHERE)
 
     def pin(self) -> Snapshot:
         """What a read sees from now on. Raises: Corruption, WrongFormat, DiskError."""

@@ -38,7 +38,7 @@ class HeldFile:
     is_newest: bool
     """Of its stream: it may be growing, and a crash may have torn its end."""
     is_sealed_whole: bool
-    """It has the index that it was sealed with: nothing was taken out of it since."""
+    """It has the index that it was sealed with, or that grows with it: nothing was taken out of it since."""
 
 
 class Held:
@@ -80,8 +80,8 @@ class Held:
                 except FileNotFoundError:
                     return False
                 is_newest = name is names[-1] and not name.is_closed
-                held.append(HeldFile(name, file, file.size(), is_newest, is_sealed_whole=is_newest))
-                held[-1].is_sealed_whole |= indexes.load(self.disk, self.folder, name.name, file) is not None
+                index = indexes.load(self.disk, self.folder, name.name, file, may_end_early=is_newest)
+                held.append(HeldFile(name, file, file.size(), is_newest, is_sealed_whole=index is not None))
         return all(self._is_same(held) for files in self.streams.values() for held in files)
 
     def _is_same(self, held: HeldFile) -> bool:

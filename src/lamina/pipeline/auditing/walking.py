@@ -210,14 +210,14 @@ class Walk:
                     self._findings.note(FRAMES, text)
                     self.trace.lost, self._reach_ns = True, None
                 else:
-                    self._watermark(held, batch, number, vouched)
+                    self._watermark(held, format, batch, number, vouched)
         if done < len(batch.times):
             self._reach(max(batch.times[done:]))
 
     def _reach(self, time_ns: int) -> None:
         self._reach_ns = max(self._reach_ns or 0, time_ns)
 
-    def _watermark(self, held: HeldFile, batch: Batch, number: int, vouched: int) -> None:
+    def _watermark(self, held: HeldFile, format: Format, batch: Batch, number: int, vouched: int) -> None:
         time_ns, position = batch.times[number], batch.record_offset(number)
         self._findings.looked(WATERMARKS, 1)
         is_head, is_first = position == HEADER_SIZE, held is self._files[0]
@@ -230,7 +230,8 @@ class Walk:
         reach = self._reach_ns
         # A rewrite keeps the marks, but not all that they vouch for. At the head of a file they are about the one
         # before, of which the last record, or what stands in for it, is there.
-        is_excused = reach is None or (not held.is_sealed_whole and (is_first or not is_head))
+        is_rewritten = format is JOBS and not held.is_sealed_whole
+        is_excused = reach is None or (is_rewritten and (is_first or not is_head))
         if vouched > time_ns or (not is_excused and reach is not None and vouched > reach):
             limit = "itself" if vouched > time_ns else "what is there"
             reason = f"it vouches for records up to {vouched}, which is later than {limit}"

@@ -160,7 +160,7 @@ def _pin(disk: Files, new: New, names: list[FileName], found: Found, *, was_expo
 
 def _pin_files(disk: Files, place: LogPlace, names: list[FileName]) -> Iterator[PinnedFile]:
     for name in names:
-        file = snapshot._pin_file(disk, place, name, name == names[-1] and not name.is_closed, False)
+        file = snapshot.pin_file(disk, place, name, name == names[-1] and not name.is_closed, False)
         if file is not None and file.first_ns is not None:
             yield file
 

@@ -90,8 +90,9 @@ def clean(
     ``now``: nanoseconds since 1970, for runs that give the same again; what has expired by then goes. A log that has
     later records than that counts from its newest on. ``dry_run`` changes nothing, needs no lock, and may look ahead.
     Durability: when it returns, all of it is synced.
-    Raises: LogLocked while a server runs; BadOption; Corruption (nothing was changed); DiskFull, DiskError, LogFailed:
-        what was put in place before is right, and the next run does the rest.
+    Raises: LogLocked while a server runs; BadOption; Corruption, or DiskError because an executor does not reach the
+        folder (nothing was changed); DiskFull, DiskError, LogFailed: what was put in place before is right, and the
+        next run does the rest.
     """
     start = time.monotonic()
     files, folder = folder_of(data, places.JOBS)
@@ -169,7 +170,7 @@ class _Cleaning:
         return sum(self._sizes)
 
     def run(self, where: Runner, names: list[FileName], state: State, place: str | None) -> list[Cleaned]:
-        """``place``: where new files are staged; None: nowhere."""
+        """``place``: where new files are staged; None: nowhere, and segments that are gone meanwhile are left out."""
         tasks = [Task(number, self._folder, name.name, place) for number, name in enumerate(names)]
         done_by = [0, *accumulate(self._sizes)]
         try:

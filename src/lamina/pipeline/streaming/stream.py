@@ -2,8 +2,8 @@
 
 An offset says of each log the time of the last record that belongs to it (stream_offsets.py). Times of a log rise, one
 writer appends, and a record is given only when it is whole: so a range of times always means the same records, also
-when the batch is read again after a crash, and whatever happened to the files meanwhile. What cleaning or retention
-removed before the stream read it is a loss, and told.
+when the batch is read again after a crash, and whatever happened to the files meanwhile. Whole files that cleaning or
+retention removed before the stream read them are a loss, and told, unless they were gone when it began.
 
 A stream sees what was written, as any reader in another process: a power cut may take back what was not synced yet.
 
@@ -28,14 +28,14 @@ from pyspark.sql.streaming.datasource import (
 
 from lamina.errors import BadOption, Gap, StorageError
 from lamina.log.files import File, Files
-from lamina.pipeline import pieces, reading, storage
+from lamina.pipeline import pieces, reading, schema, storage
 from lamina.pipeline.options import ReadOptions
 from lamina.pipeline.pieces import Piece, Times
 from lamina.pipeline.schema import Column
 from lamina.pipeline.streaming import stream_limits, stream_offsets
 from lamina.pipeline.streaming.channel_track import ChannelTrack, Facts
 from lamina.pipeline.streaming.stream_limits import Limits, Walked
-from lamina.pipeline.streaming.stream_offsets import EARLIEST, LATEST
+from lamina.pipeline.streaming.stream_offsets import EARLIEST, LATEST, Gone
 from lamina.pipeline.streaming.stream_position import StreamPosition
 from lamina.pipeline.streaming.track import Track
 from lamina.pipeline.streaming.watching import Watching
@@ -44,6 +44,7 @@ from lamina.pipeline.views.store import IS_DURABLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 Section = tuple[Times, Facts | None, tuple[Piece, ...]]
 """What a task reads of one log: the times that count, of the store what was durable, and files."""
@@ -55,8 +56,11 @@ logger = logging.getLogger("lamina.pipeline")
 class LaminaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streams a view that has a row for each record."""
 
-    def __init__(self, options: ReadOptions, view: View, wanted: Sequence[Column]) -> None:
-        """Raises: BadOption, BadName."""
+    def __init__(
+        self, options: ReadOptions, view: View, wanted: Sequence[Column], asked: StructType | None = None
+    ) -> None:
+        """``asked``: the schema that the columns were chosen by. Raises: BadOption, BadName."""
+        self._asked = None if asked is None else schema.as_asked(asked, wanted)
         _check(options, view)
         self._options, self._view, self._wanted = options, view, wanted
         self._starting = stream_offsets.parse_starting(options.starting)
@@ -77,6 +81,7 @@ class LaminaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         watching = self._watch()
         ends, begun = watching.ends(), {}
+        gone: dict[str, list[Gone]] = {}
         given = self._starting if isinstance(self._starting, Mapping) else {}
         for key in given:
             if key not in watching.tracks():
@@ -93,7 +98,9 @@ class LaminaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 assert isinstance(start, int)
                 begun[key] = track.settle_back(start if given else max(start, track.begins_after()))
-        return stream_offsets.show(begun)
+            if not isinstance(given.get(key), int):  # who gives a time wants all that came after it
+                gone[key] = track.gone_after(begun[key])
+        return stream_offsets.show(begun, gone)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         watching, begun = self._watch(), stream_offsets.parse(start)
@@ -108,7 +115,7 @@ class LaminaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if ahead:
             limits = self._limits(limit)
             kept |= ahead if limits is None else self._admit(begun, ahead, limits)
-        return start if kept == begun else stream_offsets.show(kept)
+        return start if kept == begun else stream_offsets.show(kept, stream_offsets.parse_gone(start))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Spark knows one limit at a time; of two the other one is kept to, too."""
@@ -161,27 +168,41 @@ class LaminaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             found.append((Times(after + 1, until + 1), track))
         most = self._options.max_partition_bytes
-        cut = self._cut(found, begun, most)
+        cut = self._cut(found, most)
         total = sum(piece.bytes for _, _, its in cut for piece in its)
         target = pieces.target_bytes(total, self._options.min_partitions, most)
         if target < most and any(piece.bytes > 2 * target for _, _, its in cut for piece in its):
-            cut = self._cut(found, begun, target)
+            cut = self._cut(found, target)
+        # Asked when all files were looked for: what goes later is missed by who reads.
+        self._tell_losses(found, stream_offsets.parse_gone(start))
         return [InputPartition(each) for each in _pack(cut, target)] or [_NOTHING]
 
-    def _cut(self, wanted: Sequence[tuple[Times, Track]], begun: Mapping[str, int], target: int) -> list[Section]:
+    def _cut(self, wanted: Sequence[tuple[Times, Track]], target: int) -> list[Section]:
         disk = self._watch().disk
         sections: list[Section] = []
         for times, track in wanted:
             assert times.since is not None and times.until is not None
             files = track.pin(times.since - 1, times.until - 1)
-            removed = track.begins_after() if track.key in begun else 0
-            if removed >= times.since:
-                self._lose(track.key, times.since - 1, removed, "they were cleaned away")
             made = pieces.cut(disk, files, times, target)
             # Tasks travel: what was needed to cut them does not.
             its = tuple(replace(piece, file=replace(piece.file, points=())) for piece in made)
             sections.append((times, track.facts if isinstance(track, ChannelTrack) else None, its))
         return sections
+
+    def _tell_losses(self, wanted: Sequence[tuple[Times, Track]], gone: Mapping[str, Sequence[Gone]]) -> None:
+        """``gone``: which files were when the stream began. Raises: Gap."""
+        for times, track in wanted:
+            assert times.since is not None and times.until is not None
+            removed = track.begins_after()
+            if removed >= times.since:
+                self._lose(track.key, times.since - 1, removed, "they were cleaned away")
+            for hole in track.holes(times.since - 1, times.until - 1):
+                number = hole.first
+                for first, last, _ in gone.get(track.key, ()):
+                    if first <= number:
+                        number = max(number, last + 1)
+                if number <= hole.last:
+                    self._lose(track.key, hole.after, hole.until, "they were cleaned away")
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         disk, _ = storage.open_storage(self._options.path)
@@ -191,7 +212,7 @@ class LaminaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 rows = self._rows(noting, piece, times, facts)
                 is_lost = False
                 try:
-                    yield from rows
+                    yield from rows if self._asked is None else (schema.recast(batch, self._asked) for batch in rows)
                     is_lost = noting.is_missing and piece.file.place.kind not in reading.MERGED
                 except StorageError as error:
                     if type(error) is not StorageError:

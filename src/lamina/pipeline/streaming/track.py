@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from lamina.errors import StorageError, from_os
 from lamina.log.files import Files
 from lamina.log.files.real import RealFiles
 from lamina.log.frame import MAX_PAYLOAD
-from lamina.log.naming import FileName
-from lamina.log.reader import Reader, attested_at_head
+from lamina.log.naming import FileName, follows
+from lamina.log.reader import Reader, Segment, attested_at_head
 from lamina.pipeline.places import LogPlace
 from lamina.pipeline.snapshot import PinnedFile
 from lamina.pipeline.streaming.growing import Growing
@@ -25,6 +25,21 @@ from lamina.pipeline.streaming.growing import Growing
 _SETTLED_NS: Final = 50_000_000
 """A folder that changed more recently may change again without another time."""
 _TRIES: Final = 100
+_NEVER: Final = (1 << 63) - 1
+_WITH_NUMBERS: Final = ("numbered", "stored")
+"""Families whose names show that a file is missing."""
+
+
+class Hole(NamedTuple):
+    """Files that are gone from the middle of a log, and with them records."""
+
+    first: int
+    """Number of the first file."""
+    last: int
+    after: int
+    """Their records are later than this,"""
+    until: int
+    """and this was the time of the last one."""
 
 
 class Track:
@@ -125,6 +140,60 @@ class Track:
                 return 0
         return 0
 
+    def holes(self, after: int, until: int) -> list[Hole]:
+        """Where whole files with records of that range are gone from the middle, as far as their numbers show it.
+
+        Logs with other names have no such: in topics only the oldest file goes without a trace, and the store merges
+        the oldest of a channel first. Raises: Corruption, WrongFormat, DiskError.
+        """
+        for _ in range(_TRIES):
+            names = self._names()
+            found = self._holes(names, after, until) if names and names[0].family in _WITH_NUMBERS else []
+            if self._names() == names:
+                return found
+        raise self._too_fast()
+
+    def _holes(self, names: list[FileName], after: int, until: int) -> list[Hole]:
+        found = []
+        for place in range(self._reader.file_for(names, after + 1) + 1, len(names)):
+            before, name = names[place - 1], names[place]
+            if follows(before, name):
+                continue
+            attested = self._ask(name, lambda segment: attested_at_head(segment, MAX_PAYLOAD) or 0)
+            if attested <= after:
+                continue
+            last = max(after, self._ask(before, lambda segment: self._reader.index_of(segment).last_data))
+            if last >= until:
+                break
+            if last < attested:
+                found.append(Hole(before.number + 1, name.number - 1, last, attested))
+        return found
+
+    def gone_after(self, after: int) -> list[tuple[int, int, int]]:
+        """Files that are missing from the middle past a time: the numbers of the first and the last of them in a row,
+        and the time of their last record, or one that never comes if nothing says it yet.
+        """
+        names = self._names()
+        if not names or names[0].family not in _WITH_NUMBERS:
+            return []
+        found = []
+        for place in range(self._reader.file_for(names, after + 1) + 1, len(names)):
+            before, name = names[place - 1], names[place]
+            if not follows(before, name):
+                attested = self._ask(name, lambda segment: attested_at_head(segment, MAX_PAYLOAD) or 0) or _NEVER
+                found.append((before.number + 1, name.number - 1, attested))
+        return found
+
+    def _ask(self, name: FileName, question: Callable[[Segment], int]) -> int:
+        """0: the file is gone, or only just made."""
+        segment = self._reader.open(name, is_newest=True)
+        if segment is None:
+            return 0
+        try:
+            return question(segment)
+        finally:
+            segment.file.close()
+
     # -- files -------------------------------------------------------------------------------------------------------
 
     def pin(self, after: int, until: int) -> list[PinnedFile]:
@@ -140,7 +209,10 @@ class Track:
             if self._names() == names:
                 return found
             # Files were rotated or removed meanwhile.
-        raise StorageError(f"{self.place.path}: its files change too fast to be read", hint="start the stream again")
+        raise self._too_fast()
+
+    def _too_fast(self) -> StorageError:
+        return StorageError(f"{self.place.path}: its files change too fast to be read", hint="start the stream again")
 
     def files(self, after: int, until: int) -> Iterator[PinnedFile]:
         """The same, one at a time, for who may stop early. What is removed meanwhile is left out."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from lamina.engines.jobs.cleaner import Pinned, alive, is_needed
 from lamina.engines.jobs.core import State
+from lamina.errors import from_os
 from lamina.log import rewrite
 from lamina.log.files import join
 from lamina.log.files.real import RealFiles
@@ -87,7 +88,11 @@ class Cleaned:
 
 
 def clean(facts: bytes, task: Task) -> Cleaned | None:
-    """Run a task. None: the segment is gone, which happens beside a server. Raises: Corruption, DiskFull, DiskError."""
+    """Run a task. None: it was only to count, and the segment is gone, which happens beside a server.
+
+    Raises: Corruption, DiskFull, DiskError. What is to be written again has to be there: no server runs, and the
+        segments behind it are decided as if this one were cleaned.
+    """
     living = unpack(facts)
 
     def keep(time_ns: int, payload: bytes) -> bool:
@@ -96,8 +101,10 @@ def clean(facts: bytes, task: Task) -> Cleaned | None:
     staged = None if task.staging is None else join(task.staging, part_name(task.number))
     try:
         report = rewrite.stage_without(RealFiles(), task.folder, segment(task.name), NUMBERED, keep, staged)
-    except FileNotFoundError:
-        return None
+    except FileNotFoundError as error:
+        if task.staging is None:
+            return None
+        raise from_os(error, "open the file", join(task.folder, task.name)) from error
     return Cleaned(task.name, staged or "", report)
 
 

@@ -43,6 +43,10 @@ class View(Protocol):
     def is_state(self) -> bool:
         """It is what an engine makes of the records, and can be had as of a time."""
 
+    @property
+    def never_null(self) -> frozenset[str]:
+        """Columns that always have a value, unless damage is told in rows."""
+
     def plan(self, disk: Files, snapshot: Snapshot, options: ReadOptions, times: Times) -> list[Any]:
         """Tasks, one for each partition. Raises: LaminaError."""
 
@@ -59,6 +63,7 @@ class EventView:
     kinds: tuple[str, ...]
     columns: tuple[Column, ...]
     is_state = False
+    never_null: frozenset[str] = frozenset()
 
     def plan(self, disk: Files, snapshot: Snapshot, options: ReadOptions, times: Times) -> list[Any]:
         chosen = pieces.choose_files(snapshot.files, times)

@@ -1,4 +1,7 @@
-"""The view ``records``: every record of every log as it stands."""
+"""The view ``records``: every record of every log as it stands.
+
+But not of queues: their records hold the ids that open them, which belong into no table. ``queue_events`` shows them.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,11 @@ class RecordsView(EventView):
         places.JOBS,
         places.TOPIC,
         places.GROUPS,
-        places.QUEUES,
-        places.JOURNAL,
         places.STORE,
         places.PLAIN,
     )
     columns = (TIME, TIME_NS, LOG, FILE, POSITION, SIZE, PAYLOAD)
+    never_null = frozenset(column.name for column in columns)
 
     def decode(self, piece: Piece, records: Records, wanted: Sequence[Column]) -> pa.RecordBatch:
         arrays = []

@@ -44,6 +44,7 @@ class StoreEntriesView(EventView):
 
     name = "store_entries"
     kinds = (places.STORE,)
+    never_null = frozenset({"time", "time_ns", "is_durable", "kind", "storage", "major", "minor", "key", "value"})
     columns = (
         TIME,
         TIME_NS,
@@ -99,18 +100,22 @@ class StoreEntriesView(EventView):
             starts = array("q", kernel.positions(records.base, records.offsets, records.lengths))
             if piece.stop < piece.file.end and starts and starts[-1] >= piece.stop:
                 records, is_over = _until_session_ends(records, bisect_left(starts, piece.stop), epoch)
-            try:
-                found = kernel.entries(records.data, records.offsets, records.lengths, epoch)
-            except ValueError as error:
-                damage(piece.file.name, records.position(error.args[1]), str(error.args[0]))
+            while len(records.times):
+                good, behind = records, len(records.times)
+                try:
+                    found = kernel.entries(good.data, good.offsets, good.lengths, epoch)
+                except ValueError as error:
+                    number = error.args[1]
+                    damage(piece.file.name, records.position(number), str(error.args[0]))
+                    good, behind = records.part(0, number), number + 1
+                    found = kernel.entries(good.data, good.offsets, good.lengths, epoch)
+                epoch = found.epoch
+                rows = _rows(good, array("q", found.places))
+                if len(rows.times):
+                    made = self._batch(piece, rows, found, wanted, durable, voids, is_part)
+                    yield made if times == Times() else made.filter(_mask(rows.times, times))
                 yield from bad_rows(piece.file.place, bad, wanted)
-                epoch = _UNKNOWN  # what else the window holds cannot be told from it
-                continue
-            epoch = found.epoch
-            rows = _rows(records, array("q", found.places))
-            if len(rows.times):
-                made = self._batch(piece, rows, found, wanted, durable, voids, is_part)
-                yield made if times == Times() else made.filter(_mask(rows.times, times))
+                records = records.part(behind, len(records.times))
             if is_over:
                 return
         yield from bad_rows(piece.file.place, bad, wanted)

@@ -34,6 +34,7 @@ class TopicView(EventView):
 
     name = "topic"
     kinds = (places.TOPIC,)
+    never_null = frozenset({"time", "time_ns", "topic", "kind", "id_ms", "id_sequence", "fields"})
     columns = (
         TIME,
         TIME_NS,

@@ -49,6 +49,7 @@ class StateView:
     kinds: tuple[str, ...]
     columns: tuple[Column, ...]
     is_state = True
+    never_null: frozenset[str] = frozenset()
 
     def plan(self, disk: Files, snapshot: Snapshot, options: ReadOptions, times: Times) -> list[Any]:
         """Raises: BadOption, TooOld. ``times`` is a filter on rows, which Spark applies itself."""
