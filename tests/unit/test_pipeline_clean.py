@@ -7,7 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from click.testing import CliRunner
@@ -20,8 +24,13 @@ from lamina.errors import BadOption, Corruption, DiskError, LogLocked
 from lamina.log import consumers
 from lamina.log.files.real import RealFiles
 from lamina.pipeline.jobs.clean import clean
+from lamina.pipeline.running import LocalRunner, Progress, Runner
 from lamina.pipeline.upkeep import cleaning
 from upkeep_lab import LATER, START, cleaned_by_the_engine, contents, jobs_folder, sealed, some_id
+
+T = TypeVar("T")
+R = TypeVar("R")
+clean_job = sys.modules[clean.__module__]
 
 
 def seen(data: Path, *, by_the_log_alone: bool = False) -> object:
@@ -145,6 +154,42 @@ def test_a_damaged_segment_stops_it_before_anything_is_changed(tmp_path: Path) -
         clean(str(data), now=LATER)
     assert sealed(data) == before
     assert not (data / "jobs" / "_tmp").exists()
+
+
+class Blind(LocalRunner):
+    """Some executors do not reach the folder."""
+
+    def __init__(self, blind: Callable[[int], bool]) -> None:
+        self._blind = blind
+
+    def map(
+        self, function: Callable[[T], R], tasks: Sequence[T], progress: Progress = lambda done, total: None
+    ) -> list[R]:
+        def elsewhere(task: T) -> T:
+            assert isinstance(task, cleaning.Task)
+            return replace(task, folder="/not/mounted") if self._blind(task.number) else task
+
+        return super().map(function, [elsewhere(task) for task in tasks], progress)
+
+
+@pytest.mark.parametrize("blind", [lambda number: True, lambda number: number % 2 == 0, lambda number: number == 3])
+def test_an_executor_that_does_not_reach_the_folder_stops_it_before_anything_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blind: Callable[[int], bool]
+) -> None:
+    data = jobs_folder(tmp_path / "data")
+    known, before = seen(data), sealed(data)
+
+    @contextmanager
+    def runner(*_: object, **__: object) -> Iterator[Runner]:
+        yield Blind(blind)
+
+    monkeypatch.setattr(clean_job, "runner", runner)
+    with pytest.raises(DiskError, match=r"/not/mounted/\d{9}\.log: cannot open the file"):
+        clean(str(data), now=LATER)
+    assert sealed(data) == before
+    assert seen(data) == seen(data, by_the_log_alone=True) == known
+    assert not (data / "jobs" / "_tmp").exists()
+    assert clean(str(data), now=LATER, dry_run=True).visited < len(before)  # as beside a server that cleans
 
 
 @pytest.mark.parametrize("place", [0, 1, 5])

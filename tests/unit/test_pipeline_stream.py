@@ -20,7 +20,7 @@ pytest.importorskip("pyarrow")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 import lamina
-from lamina.errors import BadOption, Corruption, Gap
+from lamina.errors import BadOption, Corruption
 from lamina.log import OS, Level, Log, LogOptions, consumers, rewrite
 from lamina.log.files.real import RealFiles
 from lamina.log.naming import NUMBERED
@@ -123,6 +123,20 @@ class Lab:
 
     def remove_oldest(self, name: str, count: int = 1) -> None:
         rewrite.remove(RealFiles(), str(self.folder / "logs" / name), self.names(name)[:count])
+
+    def remove_from_the_middle(self, name: str, place: int) -> tuple[int, int]:
+        """A sealed file, of which cleaning keeps nothing. Returns the times of the last record before it and in it."""
+        reader = self.logs[name].reader
+        file = reader.segments()[place]
+        times = [record.time_ns for record in reader.read() if record.file == file.name]
+        before = max(record.time_ns for record in reader.read() if record.time_ns < times[0])
+        report = rewrite.drop_records(RealFiles(), reader.folder, file, NUMBERED, lambda _, __: False)
+        assert report.is_removed
+        return before, times[-1]
+
+    def count(self, name: str, place: int) -> int:
+        reader = self.logs[name].reader
+        return sum(record.file == reader.segments()[place].name for record in reader.read())
 
     def close(self) -> None:
         for log in self.logs.values():
@@ -328,6 +342,8 @@ def test_starting_at_a_time_at_the_end_and_at_an_offset(lab: Lab) -> None:
     assert Query(lab.folder, startingOffsets="latest").batch() == []
     assert Query(lab.folder, startingOffsets=json.dumps({"logs/a": first[3]})).batch() == [b"a-4", b"b-0"]
     assert Query(lab.folder, startingOffsets=json.dumps({"logs/a": -1, "logs/b": -2})).batch() == [b"b-0"]
+    for empty in ("{}", '{"version": 1, "logs": {}}', " earliest"):
+        assert len(Query(lab.folder, startingOffsets=empty).batch()) == 6
     whole = json.dumps(stream_offsets.show({"logs/a": first[1], "logs/b": first[1]}))
     assert Query(lab.folder, startingOffsets=whole).batch() == [b"a-2", b"a-3", b"a-4", b"b-0"]
 
@@ -339,6 +355,10 @@ def test_starting_at_a_time_at_the_end_and_at_an_offset(lab: Lab) -> None:
         ({"startingOffsets": "[1]"}, "no offset"),
         ({"startingOffsets": '{"logs/a": "soon"}'}, "no time of logs/a"),
         ({"startingOffsets": '{"logs/c": 5}'}, "no log 'logs/c'"),
+        ({"startingOffsets": '{"version": 1, "logs": {"logs/a": "x"}}'}, "no time of logs/a"),
+        ({"startingOffsets": '{"version": 1, "logs": {"logs/a": 1.5}}'}, "no time of logs/a"),
+        ({"startingOffsets": '{"version": 1, "logs": [1]}'}, "of version 1"),
+        ({"startingOffsets": '{"version": 3, "logs": {}}'}, "of version 3"),
         ({"endingTimestamp": "-1m"}, "no end"),
         ({"consumer": ""}, "name of a consumer"),
         ({"consumer": "x", "consumerExpiry": "0"}, "consumerExpiry"),
@@ -437,64 +457,6 @@ def test_a_large_batch_is_divided_among_tasks(lab: Lab) -> None:
     (only,) = query.reader.partitions(query.offset, query.plan())
     assert sum(piece.bytes for _, _, its in only.value for piece in its) < 1 << 20
     assert len(pickle.dumps(only)) < 3000
-
-
-# -- loss ------------------------------------------------------------------------------------------------------------
-
-
-def test_what_retention_took_before_it_was_read_is_told(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
-    written = lab.write("a", 0, 100, 20)
-    query = Query(lab.folder)
-    given = query.batch(ReadMaxRows(10))
-    lab.remove_oldest("a", 2)
-    with pytest.raises(Gap, match="logs/a: they were cleaned away") as caught:
-        query.batch()
-    assert query.offset is not None
-    assert caught.value.after == query.offset["logs"]["logs/a"]
-    assert "failOnDataLoss" in caught.value.hint
-    query.options["failOnDataLoss"] = "false"
-    query.restart()
-    rest = query.batch()
-    assert 0 < len(rest) < 90
-    assert rest == written[-len(rest) :]
-    assert given == written[:10]
-    assert "logs/a: records after" in caplog.text
-
-
-def test_what_was_gone_before_the_stream_began_is_no_loss(lab: Lab) -> None:
-    lab.write("a", 0, 100, 20)
-    middle = [record.time_ns for record in lab.logs["a"].reader.read()][5]
-    lab.remove_oldest("a", 2)
-    assert 0 < len(Query(lab.folder).batch()) < 100
-    assert 0 < len(Query(lab.folder, startingTimestamp=str(middle)).batch()) < 100
-    with pytest.raises(Gap):
-        Query(lab.folder, startingOffsets=json.dumps({"logs/a": middle})).batch()
-
-
-def test_what_is_removed_between_planning_and_reading_is_told(lab: Lab) -> None:
-    lab.write("a", 0, 100, 20)
-    query = Query(lab.folder)
-    assert query.offset is not None
-    partitions = list(query.reader.partitions(query.offset, query.plan()))
-    lab.remove_oldest("a", 1)
-    with pytest.raises(Gap, match=r"000000001\.log was removed meanwhile"):
-        for each in partitions:
-            list(query.reader.read(each))
-
-
-def test_a_log_that_was_deleted_with_a_planned_batch_is_told(lab: Lab) -> None:
-    lab.write("a", 0, 3)
-    lab.write("b", 0, 3)
-    query = Query(lab.folder)
-    assert query.offset is not None
-    end = query.plan()
-    lab.logs.pop("a").close()
-    shutil.rmtree(lab.folder / "logs/a")
-    with pytest.raises(Gap, match="logs/a: the log was deleted"):
-        query.read(query.offset, end)
-    query.options["failOnDataLoss"] = "false"
-    query.restart()
-    assert len(query.read(query.offset, end)) == 3
 
 
 # -- consumer --------------------------------------------------------------------------------------------------------

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, TypeVar
 
 from lamina.errors import BadOption
 from lamina.units import MIB, parse_bytes, parse_duration, parse_time
+
+T = TypeVar("T")
 
 READING: Final = {
     "path": "a data folder, or one log of it; a URI for shared storage",
@@ -63,9 +65,9 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
 
 def check_use(given: Iterable[str], *, is_stream: bool) -> None:
     """Raises: BadOption for an option that would be passed over: one of streams in a batch read, or the opposite."""
-    others, here, there = (
-        (_OF_BATCHES, "a stream", "a batch read") if is_stream else (STREAMING, "a batch read", "streams")
-    )
+    uses = "a batch read", "a stream"
+    here, there = reversed(uses) if is_stream else uses
+    others = _OF_BATCHES if is_stream else STREAMING
     known = {name.lower(): name for name in others}
     for name in given:
         if (spelt := known.get(name.lower())) is not None:
@@ -77,16 +79,21 @@ def check_use(given: Iterable[str], *, is_stream: bool) -> None:
 
 def parse_moment(name: str, text: str) -> int:
     """Nanoseconds since 1970. Raises: BadOption."""
-    try:
-        moment = parse_time(text)
-    except BadOption as error:
-        raise BadOption(f"{name}: {error.message}", hint=error.hint) from None
+    moment = _named(name, parse_time, text)
     if text.strip().isdecimal() and 0 < moment < _FIRST_LIKELY_NS:
         raise BadOption(
             f"{name}: {text} nanoseconds is a moment of the early seventies",
             hint=f"numbers are nanoseconds since 1970; write {text}000000 if these are milliseconds, or a date",
         )
     return moment
+
+
+def _named(name: str, parse: Callable[[str], T], text: str) -> T:
+    """Raises: BadOption, naming the option."""
+    try:
+        return parse(text)
+    except BadOption as error:
+        raise BadOption(f"{name}: {error.message}", hint=error.hint) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,7 @@ class ReadOptions:
             text = options.get(name)
             if text is None:
                 return None
-            found = parse_bytes(text)
+            found = _named(known[name], parse_bytes, text)
             if not found:
                 raise BadOption(f"{known[name]}: {text!r} is nothing")
             return found
@@ -159,9 +166,7 @@ class ReadOptions:
         if since is not None and until is not None and until < since:
             raise BadOption("endingTimestamp is before startingTimestamp", hint="exchange the two")
         if since is not None and "startingoffsets" in options:
-            raise BadOption(
-                "startingTimestamp and startingOffsets both say where to begin", hint="leave one of them out"
-            )
+            raise BadOption("startingTimestamp and startingOffsets both say where to begin", hint="leave one out")
         expiry = options.get("consumerexpiry")
         return cls(
             path=path,
@@ -179,5 +184,5 @@ class ReadOptions:
             pushes_filters=flag("filterpushdown", False),
             fail_on_loss=flag("failondataloss", True),
             consumer=options.get("consumer"),
-            consumer_expiry_s=7 * 86400.0 if expiry is None else parse_duration(expiry),
+            consumer_expiry_s=7 * 86400.0 if expiry is None else _named("consumerExpiry", parse_duration, expiry),
         )

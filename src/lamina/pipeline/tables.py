@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lamina.errors import BadOption
 from lamina.pipeline import places, schema, snapshot, storage, views
-from lamina.pipeline.options import ReadOptions, nearest
+from lamina.pipeline.options import ReadOptions, check_use, nearest
 from lamina.pipeline.pieces import Times
 from lamina.pipeline.schema import DAMAGE, Column
 from lamina.pipeline.snapshot import Snapshot
@@ -92,6 +92,7 @@ def scan(
     import pyarrow as pa
 
     given = {"path": path, **({} if view is None else {"view": view}), **options}
+    check_use(given, is_stream=False)
     table = Table(ReadOptions.parse(given))
     wanted = table.choose(columns)
     tasks = table.plan(table.pin())

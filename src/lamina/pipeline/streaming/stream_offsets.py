@@ -72,8 +72,8 @@ def parse_starting(text: str) -> str | dict[str, int | str]:
 
     No log at all is earliest, since that is where logs begin that are not named. Raises: BadOption.
     """
-    if text.lower() in (EARLIEST, LATEST):
-        return text.lower()
+    if (word := text.strip().lower()) in (EARLIEST, LATEST):
+        return word
     try:
         given = json.loads(text)
     except ValueError:

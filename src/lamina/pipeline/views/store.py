@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lamina.log.files import Files
 from lamina.log.naming import parse
@@ -137,13 +138,21 @@ class StoreEntriesView(EventView):
             if made is None and column == EPOCH:
                 made = pa.nulls(count, pa.int64()) if is_part else schema.numbers(found.epochs)
             elif made is None and column == IS_DURABLE:
-                epochs = array("q", found.epochs)
-                void = {e for e in set(epochs) if any(first <= e <= last for first, last in voids)}
-                made = pa.array([is_part or (e <= durable and e not in void) for e in epochs], pa.bool_())
+                made = pa.repeat(pa.scalar(True), count) if is_part else _durable(found.epochs, durable, voids)
             elif made is None:
                 made = _column(found, column)
             arrays.append(made)
         return batch(wanted, arrays)
+
+
+def _durable(epochs: bytes, durable: int, voids: Sequence[tuple[int, int]]) -> pa.Array:
+    """Which of the epochs are durable, and count."""
+    numbers = schema.numbers(epochs)
+    counts = pc.less_equal(numbers, min(durable, (1 << 63) - 1))
+    for first, last in voids:
+        is_void = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
+        counts = pc.and_not(counts, is_void)
+    return counts
 
 
 def _column(found: Entries, column: Column) -> pa.Array:
