@@ -38,7 +38,7 @@ spark.sql("SELECT user, count(*) AS orders, sum(amount) AS total FROM sales GROU
 
 # %% What an engine makes of its log is a table, too: the jobs that are waiting now.
 jobs = spark.read.format("lamina").option("view", "job_state").load(str(data))
-jobs.groupBy("queue", "state").count().show()
+jobs.groupBy("name", "state").count().show()
 
 # %% Only what is needed: a schema is the projection, a time range leaves out files.
 recent = spark.read.format("lamina").schema("time timestamp, size bigint").option("startingTimestamp", "-1h")

@@ -161,3 +161,54 @@ def test_the_same_bytes_on_a_cluster_where_tasks_fail_at_first(cluster: str, tmp
     _, wanted = folded_by_the_engine(found, 2)
     assert isinstance(wanted, tuple)
     assert contents(tmp_path / "queues") == {**found, DUMP.format(2): wanted[1]}
+
+
+SLOW_AT_FIRST = """
+import os, sys, time
+
+sys.path[:0] = {paths!r}
+from lamina.pipeline.upkeep import cleaning
+from lamina.pipeline.jobs.clean import clean
+from lamina.pipeline.starting.session import session
+
+work = cleaning.clean
+
+
+def slow_at_first(facts, task):
+    result = work(facts, task)
+    if task.number == 0:
+        try:
+            os.mkdir("{marks}/first")
+        except FileExistsError:
+            os.mkdir("{marks}/second")  # the duplicate, while the first is still at it
+            return result
+        time.sleep(60)
+    return result
+
+
+cleaning.clean = slow_at_first
+conf = {{
+    "spark.executor.memory": "512m",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.minTaskRuntime": "100ms",
+}}
+spark = session(master={master!r}, conf=conf)
+assert clean({data!r}, spark=spark, now={now}).engine == "spark"
+spark.stop()
+"""
+
+
+def test_a_task_that_is_run_twice_at_the_same_time_counts_once(cluster: str, tmp_path: Path) -> None:
+    data, other, marks = jobs_folder(tmp_path / "one", steps=120), tmp_path / "other", tmp_path / "marks"
+    shutil.copytree(data, other)
+    marks.mkdir()
+    paths = [str(Path(__file__).parents[1])]
+    script = SLOW_AT_FIRST.format(paths=paths, marks=marks, master=cluster, data=str(data), now=LATER)
+    ended = subprocess.run([sys.executable, "-c", script], check=False, timeout=200, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert {path.name for path in marks.iterdir()} == {"first", "second"}
+    cleaned_by_the_engine(other, LATER)
+    assert contents(data) == contents(other)
