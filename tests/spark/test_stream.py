@@ -86,8 +86,10 @@ def test_a_loss_names_the_log_and_the_range(spark: SparkSession, tmp_path: Path)
 
     path = tmp_path / "data"
     with lamina.open(path, topics=SMALL) as data:
-        publish(data, "orders", 0, 300)
+        for number in range(0, 300, 10):  # a file ends between calls
+            publish(data, "orders", number, 10)
     files = sorted((path / "topics/orders").glob("*.dat"))
+    assert len(files) > 1
     start = f'{{"topics/orders": {int(files[0].stat().st_mtime_ns) - 10**12}}}'
     files[0].unlink()
     stream = spark.readStream.format("lamina").option("startingOffsets", start).load(str(path))
