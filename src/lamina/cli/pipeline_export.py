@@ -19,7 +19,7 @@ from lamina.units import parse_bytes, parse_duration, show_bytes
 @click.option("--topic", metavar="PATTERNS", help="Only these topics, with commas between them.")
 @click.option("--since", metavar="TIME", help="Of logs that were never exported: records from then on.")
 @click.option("--until", metavar="TIME", help="Records before then; of a state, the moment it is of.")
-@click.option("--merge-below", default="16MiB", show_default=True, metavar="SIZE", help="Add to smaller files.")
+@click.option("--merge-below", default="4MiB", show_default=True, metavar="SIZE", help="Add to smaller files.")
 @click.option("--consumer", metavar="NAME", help="Let cleaning wait for this export, under this name.")
 @click.option("--consumer-expiry", default="7d", show_default=True, metavar="TIME", help="So long after the last run.")
 @click.option("--allow-gaps", is_flag=True, help="Go on though records were removed before they were exported.")

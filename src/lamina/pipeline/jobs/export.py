@@ -31,7 +31,7 @@ from lamina.units import MIB
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MERGE_BELOW: Final = 16 * MIB
+MERGE_BELOW: Final = 4 * MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,11 +146,6 @@ def bad_rows(place: LogPlace, bad: list[tuple[str, int, str]], wanted: Sequence[
     yield batch(wanted, arrays)
 
 
-def of_python(wanted: Sequence[Column], rows: dict[str, list[Any]]) -> pa.RecordBatch:
-    """A batch from lists of Python values: for what is rare or small."""
-    return batch(wanted, [pa.array(rows[column.name], column.arrow) for column in wanted])
-
-
 def damaged(piece: Piece, records: Records, error: ValueError) -> Corruption:
     """A record that is whole, and means nothing."""
     number = error.args[1] if len(error.args) > 1 else 0
