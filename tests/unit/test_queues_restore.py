@@ -14,6 +14,7 @@ from lamina.errors import DiskError, WrongFormat
 from lamina.log import kernel
 from lamina.log.formats import QUEUE_STORE, TOPIC
 from lamina.testing import FaultyFiles, MemoryFiles
+from queue_lab import Lab
 from queues_store_lab import (
     FOLDER,
     NOW,
@@ -421,3 +422,22 @@ def test_progress_goes_up_to_all_bytes() -> None:
     assert told == sorted(told)
     assert len(told) > 2
     assert told[-1] == (found.bytes, found.bytes)
+
+
+def test_what_was_received_behind_what_a_start_left_out_does_not_come_back() -> None:
+    """The start that leaves them out says so in its log: the next one, without a dump in between, finds the same."""
+    lab = Lab(quota=9)
+    client = lab.client()
+    rid, sid = client.new()
+    for body, ttl in ((b"first", 1000), (b"short", 10), (b"third", 1000)):
+        client.ask("Q.SEND", sid, body, "TTL", ttl)
+    lab.clock.advance(20)
+    lab.restart()
+    client = lab.client()
+    for body in (b"first", b"third"):
+        message = client.ask("Q.GET", rid)
+        assert message[3] == body
+        client.ask("Q.ACK", rid, message[0])
+    lab.restart()
+    assert lab.client().ask("Q.GET", rid) is None
+    assert lab.engine.restored.warnings == []

@@ -14,3 +14,5 @@ cdef class State:
     cpdef append(self, kinds.Queue queue, kinds.Message message)
     @cython.locals(queue=kinds.Queue, messages=list, head=kinds.Message)
     cpdef drop_head(self, bytes rid, bytes id)
+    @cython.locals(queue=kinds.Queue, messages=list, each=kinds.Message, at=cython.Py_ssize_t)
+    cpdef drop(self, bytes rid, bytes id)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from secrets import token_bytes
 
 from lamina.clock import Clock, SystemClock
-from lamina.engines.queues import migration_mark, store_files
+from lamina.engines.queues import codec, migration_mark, store_files
 from lamina.engines.queues.engine import QueueEngine
 from lamina.engines.queues.message import Queue
 from lamina.engines.queues.options import QueueOptions
@@ -71,6 +71,8 @@ def open_engine(
     try:
         if options.store == "journal":
             _use_journals(engine, log_options, restored)
+        else:
+            _write_down_expired(engine, restored)
     except BaseException:
         started.close()
         raise
@@ -107,6 +109,17 @@ def _start_log(
         committer=committer,
         threaded=threaded,
     )
+
+
+def _write_down_expired(engine: QueueEngine, restored: Restored) -> None:
+    """Say in the log what was left out: else the next start, if no dump comes before it, would find those messages in
+    front of ones that were received since, and take what acknowledges these for a mistake.
+
+    Nobody waits for it: if the disk refuses, the messages are there again, and go when their turn comes.
+    """
+    for rid, id in restored.left_out:
+        engine._append(codec.expire(rid, id))
+    restored.left_out.clear()
 
 
 def _again(files: Files, folder: str, *, force: bool) -> State:

@@ -78,6 +78,8 @@ class Restored:
     """Of the newest record, in nanoseconds: the next log goes on from there."""
     expired: int = 0
     """Messages that were left out."""
+    left_out: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Which: the ids of the queue and of the message, for each."""
     records: int = 0
     log_records: int = 0
     """Of these in logs: after an orderly stop there are none, for it ends with a dump."""
@@ -129,17 +131,22 @@ def restore(
         restorer.has_consumers = bool(consumers.holding(files, folder, now * 10**9))
     found = restorer.load()
     found.state.is_read()
-    found.expired = leave_out_expired(found.state, now, ttl)
+    found.expired = leave_out_expired(found.state, now, ttl, found.left_out)
     return found
 
 
-def leave_out_expired(state: State, now: int, ttl: int) -> int:
-    """Let every expired message go, wherever in its queue. Returns how many went."""
+def leave_out_expired(state: State, now: int, ttl: int, gone: list[tuple[bytes, bytes]] | None = None) -> int:
+    """Let every expired message go, wherever in its queue. Returns how many went; ``gone`` gets the ids of the queue
+    and of the message for each.
+    """
     before = state.messages
     for queue in state.queues.values():
         if queue.messages:
             lasts = ttl if queue.ttl == NO_TTL else queue.ttl
             kept = [message for message in queue.messages if not message.has_expired(now, lasts)]
+            if gone is not None and len(kept) < len(queue.messages):
+                staying = {message.id for message in kept}
+                gone += [(queue.rid, message.id) for message in queue.messages if message.id not in staying]
             state.messages -= len(queue.messages) - len(kept)
             queue.messages = kept
     return before - state.messages

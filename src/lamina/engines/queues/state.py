@@ -57,7 +57,7 @@ class State:
         if kind == codec.QUOTA:
             return self.add(values[1], Message(values[2], values[3], b"", None))
         if kind == codec.EXPIRE:
-            return self.drop_head(values[1], values[2])
+            return self.drop(values[1], values[2])
         if kind == codec.END:
             return None
         queue = self.queues.get(values[1])
@@ -131,6 +131,21 @@ class State:
             self._ids[rid].discard(id)
         self.messages -= 1
         return None
+
+    def drop(self, rid: bytes, id: bytes) -> str | None:
+        """A message wherever it is in its queue: one that lasts less long than those before it expires before them."""
+        queue = self.queues.get(rid)
+        if queue is None:
+            return UNKNOWN_QUEUE
+        messages = queue.messages
+        for at, each in enumerate(messages):
+            if each.id == id:
+                del messages[at]
+                if self._ids and rid in self._ids:
+                    self._ids[rid].discard(id)
+                self.messages -= 1
+                return None
+        return NOT_HEAD
 
 
 def records(queue: Queue) -> Iterator[bytes]:
