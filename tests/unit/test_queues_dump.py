@@ -484,3 +484,23 @@ def test_l34_pause_does_not_grow() -> None:
         work[times] = (sorted(calls), events)
     assert work[1][0] == work[4][0] == work[16][0]
     assert work[16][1] < 2 * work[1][1]
+
+
+def test_with_history_what_tells_the_wanted_past_stays_and_older_goes() -> None:
+    """Dumps and logs from the newest dump on that is older than the history: they tell every moment of it."""
+    lab = with_messages()  # 0.dump, and 1.log
+    for number in range(2, 5):
+        lab.clock.advance(100)
+        lab.do(message("a", f"n{number}"))
+        lab.make_dumper(keep_history_s=150).dump()
+    assert short(lab.names()) == ["1.dump", "2.dump", "2.log", "3.dump", "3.log", "4.log"]
+    seen = lab.seen()
+    again = after_kill(lab)
+    assert again.seen() == seen
+    restored = again.engine.restored
+    assert short(restored.load_order) == ["3.dump", "4.log"]
+    assert restored.wants_dump  # nobody said that the past is wanted
+    kept = restore(lab.files, lab.folder, now=NOW, ttl=TTL, keeps_history=True)
+    assert not kept.wants_dump and kept.warnings == []
+    dumped(again)
+    assert short(again.names()) == ["5.dump", "6.log"]

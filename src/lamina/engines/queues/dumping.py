@@ -22,6 +22,7 @@ from typing import Final, Protocol
 from lamina.clock import Clock
 from lamina.engines.logged import Logged
 from lamina.engines.queues import store_files
+from lamina.engines.queues.dump_check import time_of_end
 from lamina.engines.queues.fold_worker import Stopper, fold_elsewhere
 from lamina.engines.queues.folding import FoldReport, FoldStopped
 from lamina.errors import StorageError, from_os
@@ -96,6 +97,7 @@ class Dumper:
         ttl: int,
         keeps_messages: bool = True,
         force: bool = False,
+        keep_history_s: float = 0,
         fold: Fold = fold_elsewhere,
         before_fold: Callable[[], None] = lambda: None,
         removal: AbstractContextManager[object] | None = None,
@@ -113,6 +115,7 @@ class Dumper:
         self._engine, self._files, self._folder, self._clock = engine, files, folder, clock
         self._ttl, self._keeps_messages, self._force = ttl, keeps_messages, force
         self._fold, self._before_fold, self._step = fold, before_fold, step
+        self._keep_history_s = keep_history_s
         self._piece = piece
         self._removal: AbstractContextManager[object] = removal or engine.lock
         self._at_work = threading.Lock()
@@ -194,7 +197,8 @@ class Dumper:
         return name.number, pause
 
     def _remove_up_to(self, number: int) -> list[str]:
-        dumps, logs, savings = obsolete(self._files, self._folder, number, self._clock.now_ns())
+        now = self._clock.now_ns()
+        dumps, logs, savings = obsolete(self._files, self._folder, number, now, self._keep_history_s)
         self._remove(dumps)
         self._step("dumps removed")
         self._remove(logs)
@@ -223,17 +227,39 @@ class Dumper:
                 file.close()
 
 
-def obsolete(files: Files, folder: str, number: int, now_ns: int) -> tuple[list[str], list[str], list[str]]:
+def obsolete(
+    files: Files, folder: str, number: int, now_ns: int, keep_history_s: float = 0
+) -> tuple[list[str], list[str], list[str]]:
     """What dump ``number`` stands for, once it is safe: dumps, logs and unfinished dumps, to be removed in this order.
 
+    ``keep_history_s``: what gives the queues as they were in the last so many seconds stays.
     Raises: DiskError.
     """
     try:
         found = store_files.find(files.list(folder))
     except OSError as error:
         raise from_os(error, "list the folder", folder) from error
+    if keep_history_s:
+        number = _oldest_wanted(files, folder, found.dumps, number, now_ns - int(keep_history_s * 10**9))
     dumps = [store_files.dump_name(each) for each in found.dumps if each < number]
     logs = [store_files.log_name(each) for each in found.logs if each <= number]
     savings = [store_files.saving_name(each) for each in found.savings if each <= number]
     held = unread(Reader(folder, family=STORED, files=files), logs, consumers.tidy(files, folder, now_ns))
     return dumps, [name.name for name in logs if name not in held], savings
+
+
+def _oldest_wanted(files: Files, folder: str, dumps: list[int], newest: int, since_ns: int) -> int:
+    """The dump from which, with the logs behind it, all moments since can be told; -1: there is none, all count."""
+    for number in reversed([each for each in dumps if each <= newest]):
+        path = join(folder, store_files.dump_name(number))
+        try:
+            file = files.open(path)
+        except OSError as error:
+            raise from_os(error, "open the file", path) from error
+        try:
+            ended = time_of_end(file)
+        finally:
+            file.close()
+        if ended is not None and ended <= since_ns:
+            return number
+    return -1

@@ -57,7 +57,10 @@ def open_engine(
     try:
         migration_mark.refuse_if_under_way(disk, folder)
         now = time.now_ns() // 10**9
-        restored = restore(disk, folder, now=now, ttl=options.ttl_s, force=force, progress=progress)
+        keeps_history = options.keep_history_s > 0
+        restored = restore(
+            disk, folder, now=now, ttl=options.ttl_s, force=force, keeps_history=keeps_history, progress=progress
+        )
         _check_store(disk, folder, restored.state, options)
         for warning in restored.warnings:
             logger.warning("%s", warning)

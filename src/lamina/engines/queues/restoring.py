@@ -86,14 +86,16 @@ class Restored:
     bytes: int = 0
     deleted: set[_Rid] = field(default_factory=set)
     """Queues that the logs deleted: in the store ``journal``, their folders may still be there."""
-    has_consumers: bool = False
-    """Somebody reads the log from outside: for them, a dump keeps logs that it covers."""
+    kept: frozenset[str] = frozenset()
+    """Reasons for which a file is not loaded that a dump keeps all the same: somebody reads the log from outside, or
+    the past is wanted.
+    """
 
     @property
     def wants_dump(self) -> bool:
         """The files are not as a dump leaves them: one should be written, so that this does not last."""
         logs = sum(name.endswith(".log") for name in self.load_order)
-        ignored = [one for one in self.ignored if not (self.has_consumers and one.reason == store_files.COVERED)]
+        ignored = [one for one in self.ignored if one.reason not in self.kept]
         return logs > 1 or bool(ignored) or self.was_forced or self._has(TORN_TAIL, GAP)
 
     @property
@@ -113,12 +115,14 @@ def restore(
     ttl: int,
     force: bool = False,
     keeps_messages: bool = True,
+    keeps_history: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Restored:
     """Load the queues of ``folder``. ``now`` and ``ttl`` (of the server) in seconds say which messages have expired.
 
-    ``keeps_messages``: False if messages are elsewhere; then records about them are passed over. ``progress`` is told
-    how many bytes of how many were read.
+    ``keeps_messages``: False if messages are elsewhere; then records about them are passed over. ``keeps_history``:
+    dumps leave older files there (QueueOptions.keep_history_s). ``progress`` is told how many bytes of how many were
+    read.
     Durability: what was loaded is synced.
     Raises: RestoreRefused, WrongFormat: nothing was changed; DiskError.
     """
@@ -128,7 +132,10 @@ def restore(
         raise from_os(error, "list the folder", folder) from error
     restorer = _Restorer(files, folder, names, force=force, keeps_messages=keeps_messages, progress=progress)
     with suppress(StorageError):  # the queues do not depend on it
-        restorer.has_consumers = bool(consumers.holding(files, folder, now * 10**9))
+        if consumers.holding(files, folder, now * 10**9):
+            restorer.kept |= {store_files.COVERED}
+    if keeps_history:
+        restorer.kept |= {store_files.COVERED, store_files.OLDER}
     found = restorer.load()
     found.state.is_read()
     found.expired = leave_out_expired(found.state, now, ttl, found.left_out)
@@ -167,7 +174,7 @@ class _Restorer:
         self._force, self._keeps_messages = force, keeps_messages
         self._progress = progress
         self._total = self._before = 0
-        self.has_consumers = False
+        self.kept: frozenset[str] = frozenset()
         self.found = Restored()
 
     def load(self) -> Restored:
@@ -187,8 +194,8 @@ class _Restorer:
 
     def _begin(self, plan: Plan, broken: list[BrokenDump]) -> None:
         found = self.found = Restored(load_order=plan.load_order, ignored=plan.ignored, next_number=plan.next_number)
-        found.has_consumers = self.has_consumers
-        expected = {store_files.BROKEN, *([store_files.COVERED] if self.has_consumers else [])}
+        found.kept = self.kept
+        expected = {store_files.BROKEN, *self.kept}
         for file, reason in plan.ignored:
             if reason not in expected:
                 self._warn(IGNORED_FILE, file, None, f"{file}: not loaded ({reason})")

@@ -37,6 +37,7 @@ class Upkeep:
             ttl=engine.options.ttl_s,
             keeps_messages=in_memory,
             force=engine.restored.was_forced,
+            keep_history_s=engine.options.keep_history_s if in_memory else 0,
             before_fold=engine.remove_folders,
             removal=engine.removal,
         )
