@@ -23,7 +23,7 @@ $(READY): pyproject.toml setup.py constraints.txt $(COMPILED)
 	@echo "setting up $(VENV) (about a minute the first time) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install -c constraints.txt setuptools wheel cython
-	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[cli,dev,spark]'
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[cli,server,dev,spark]'
 	@$(BIN)/python -c "from lamina.log import kernel; print('log kernel:', kernel.NAME)"
 	@touch $@
 

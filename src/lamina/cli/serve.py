@@ -2,71 +2,83 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from lamina.cli.render import out
-from lamina.engines.queues.options import QueueOptions
-from lamina.engines.store.options import StoreOptions
+from lamina.cli.serve_settings import to_settings
+from lamina.config import SETTINGS, Given, load
 from lamina.errors import BadOption
 from lamina.log.options import LogOptions
-from lamina.log.reserve import SIZE
 from lamina.log.sync import ALWAYS, OS, Sync, interval
-from lamina.log.sync import parse as parse_sync
 
 if TYPE_CHECKING:
-    from lamina.server.app import Address
+    from lamina.config.loading import Change
+    from lamina.server.app import Reloaded
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_OFF = "off"
+_SEVERAL: Final = {
+    "sync": ("jobs.sync", "topics.sync", "queues.sync"),
+    "segment_bytes": ("jobs.segment_bytes", "topics.segment_bytes"),
+    "segment_age_s": ("jobs.segment_age_s", "topics.segment_age_s"),
+}
+"""Flags that set more than one setting."""
+_ONE: Final = {
+    setting.flag.removeprefix("--").replace("-", "_"): key
+    for key, setting in SETTINGS.items()
+    if setting.flag and "=" not in setting.flag and setting.flag.removeprefix("--").replace("-", "_") not in _SEVERAL
+}
+_NAMED: Final = {"queue": "queues", "store_option": "store"}
+"""Flags that name the setting, by the section it is in."""
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr(level: str = "info") -> None:
     """What the server has to tell operators: one line each, never a key, an id of a queue or what a message says."""
-    import logging
-
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("lamina")
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(level.upper())
 
 
 def _say(line: str) -> None:
-    """At once: whoever started the server waits for this line."""
-    click.echo(line)
-    out.file.flush()
+    """At once: whoever started the server waits for it. Nobody who listens any more is no reason to fail."""
+    with suppress(OSError):
+        click.echo(line)
+        out.file.flush()
+
+
+def _default(key: str) -> str:
+    return f"  [default: {SETTINGS[key].default}]"
 
 
 @click.command()
-@click.option("--data", metavar="DIR", required=True, type=click.Path(file_okay=False), help="The data folder.")
+@click.option("--config", "config_file", metavar="FILE", type=click.Path(), help="The lamina.toml to read.")
+@click.option("--data", metavar="DIR", type=click.Path(), help="The data folder." + _default("data"))
 @click.option(
-    "--workq", metavar="HOST:PORT", default="127.0.0.1:9922", show_default=True, help="Where jobs listen, or off."
+    "--workq", metavar="WHERE", help="Where jobs listen: HOST:PORT, unix:/path or off." + _default("workq.listen")
 )
-@click.option(
-    "--resp",
-    metavar="HOST:PORT",
-    default="127.0.0.1:6380",
-    show_default=True,
-    help="Where topics, queues and the store listen, or off.",
-)
+@click.option("--resp", metavar="WHERE", help="Where topics, queues and the store listen." + _default("resp.listen"))
+@click.option("--http", metavar="WHERE", help="Where health checks listen." + _default("http.listen"))
+@click.option("--tls-cert", metavar="FILE", type=click.Path(), help="The certificate (PEM); then all doors speak TLS.")
+@click.option("--tls-key", metavar="FILE", type=click.Path(), help="Its key (PEM).")
+@click.option("--tls-client-ca", metavar="FILE", type=click.Path(), help="Clients need a certificate signed by these.")
 @click.option(
     "--sync",
     help="always, os, interval or interval:MS.  [default: always for topics and queues, interval for jobs]",
     metavar="POLICY",
 )
-@click.option("--segment-bytes", default=LogOptions().segment_bytes, show_default=True, help="When a new file starts.")
-@click.option("--segment-age-s", type=float, help="Start a new file also when the first record of one is so old.")
-@click.option("--clean-ms", default=300_000, show_default=True, help="How often old segments are cleaned.")
-@click.option("--max-connections", default=10_000, show_default=True, help="More are told so and closed.")
+@click.option("--segment-bytes", metavar="BYTES", help="When a new file starts." + _default("jobs.segment_bytes"))
+@click.option("--segment-age-s", metavar="S", help="Start a new file also when the first record of one is so old.")
+@click.option("--clean-ms", metavar="MS", help="How often old segments are cleaned." + _default("jobs.clean_ms"))
 @click.option(
-    "--reserve-bytes",
-    type=click.IntRange(min=0),
-    default=SIZE,
-    show_default=True,
-    help="Room kept for a full disk, 0: none.",
+    "--max-connections", metavar="N", help="More are told so and closed." + _default("server.max_connections")
+)
+@click.option(
+    "--reserve-bytes", metavar="BYTES", help="Room kept for a full disk, 0: none." + _default("server.reserve_bytes")
 )
 @click.option(
     "--retain",
@@ -76,114 +88,89 @@ def _say(line: str) -> None:
 )
 @click.option(
     "--idle-s",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Hang up on Redis clients that are silent for so long, 0: never.",
+    metavar="S",
+    help="Hang up on Redis clients that are silent for so long, 0: never." + _default("server.idle_s"),
 )
-@click.option(
-    "--password", envvar="LAMINA_PASSWORD", help="What Redis clients have to know (AUTH). Better in LAMINA_PASSWORD."
-)
+@click.option("--password", help="What clients have to know. Better in LAMINA_PASSWORD, or use lamina user add.")
 @click.option(
     "--queues",
-    type=click.Choice(["memory", "journal", "off"]),
-    default="memory",
-    show_default=True,
-    help="Where the messages of queues are kept: in memory with log and dumps, or in a folder for each queue.",
+    metavar="STORE",
+    help="Where messages of queues are: memory (with log and dumps), journal (a folder for each queue) or off."
+    + _default("queues.store"),
 )
 @click.option(
     "--queue",
-    "queue_settings",
     multiple=True,
     metavar="NAME=VALUE",
     help="A setting of queues, such as quota=1000 or ttl_s=86400 (docs/reference/options.md). Several times.",
 )
-@click.option(
-    "--queue-password",
-    envvar="LAMINA_QUEUE_PASSWORD",
-    help="What has to be said to make a queue. Better in LAMINA_QUEUE_PASSWORD.",
-)
-@click.option(
-    "--store",
-    type=click.Choice(["on", "off"]),
-    default="on",
-    show_default=True,
-    help="Serve the store; it is made when it is first used.",
-)
+@click.option("--queue-password", help="What has to be said to make a queue. Better in LAMINA_QUEUE_PASSWORD.")
+@click.option("--store", metavar="on|off", help="Serve the store; it is made when it is first used.  [default: on]")
 @click.option(
     "--store-option",
-    "store_settings",
     multiple=True,
     metavar="NAME=VALUE",
     help="A setting of the store, such as compact_every_s=3600 (docs/reference/options.md). Several times.",
 )
+@click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error." + _default("server.log_level"))
 @click.option("--force-restore", is_flag=True, help="Load what can be read of queues whose files are damaged.")
-@click.option("--insecure", is_flag=True, help="Listen beyond this machine without authentication.")
-def serve(
-    data: str,
-    workq: str,
-    resp: str,
-    sync: str | None,
-    segment_bytes: int,
-    segment_age_s: float | None,
-    clean_ms: int,
-    max_connections: int,
-    reserve_bytes: int,
-    retain: tuple[str, ...],
-    idle_s: int,
-    password: str | None,
-    queues: str,
-    queue_settings: tuple[str, ...],
-    queue_password: str | None,
-    store: str,
-    store_settings: tuple[str, ...],
-    force_restore: bool,
-    insecure: bool,
-) -> None:
+@click.option("--insecure", is_flag=True, default=None, help="Listen beyond this machine without login or without TLS.")
+def serve(config_file: str | None, force_restore: bool, **flags: object) -> None:
     """Serve the jobs, topics, queues and the store of a data folder until SIGTERM or Ctrl-C.
 
+    It needs no configuration. Settings come from lamina.toml (--config, LAMINA_CONFIG, the data folder or the current
+    one), the environment and these flags; "lamina config show" says which hold. SIGHUP reads them again.
     Every answer says that its change is as safe as --sync promises. A killed server loses nothing it answered.
     """
-    from lamina.server.app import JobSettings, QueueSettings, Settings, StoreSettings, TopicSettings
+    from lamina.server.app import Reloaded
     from lamina.server.app import serve as run
 
-    _log_to_stderr()
-    size = _segment(segment_bytes)
-    jobs = topics = None
-    if workq != _OFF:
-        jobs = JobSettings(
-            at=_address(workq, insecure=insecure),
-            folder=str(Path(data) / "jobs"),
-            log=LogOptions(sync=parse_sync(sync or "interval"), segment_bytes=size, segment_age_s=segment_age_s),
-            clean_ms=_positive("--clean-ms", clean_ms),
-            reserve_bytes=reserve_bytes,
-        )
-    if resp != _OFF:
-        mailboxes = None
-        if queues != _OFF:
-            mailboxes = QueueSettings(
-                folder=str(Path(data) / "queues"),
-                log=LogOptions(sync=parse_sync(sync or "always")),
-                options=_queue_options(queues, queue_settings),
-                reserve_bytes=reserve_bytes,
-                password=queue_password or None,
-                force=force_restore,
-            )
-        kept = None
-        if store != _OFF:
-            kept = StoreSettings(folder=str(Path(data) / "store"), options=_store_options(store_settings))
-        topics = TopicSettings(
-            at=_address(resp, insecure=insecure or bool(password)),
-            folder=str(Path(data) / "topics"),
-            log=LogOptions(sync=parse_sync(sync or "always"), segment_bytes=size, segment_age_s=segment_age_s),
-            reserve_bytes=reserve_bytes,
-            retain=retain,
-            password=password or None,
-            idle_s=idle_s,
-            queues=mailboxes,
-            store=kept,
-        )
-    run(Settings(jobs=jobs, topics=topics, max_connections=_positive("--max-connections", max_connections)), _say)
+    given = list(_given(flags))
+    config = load(config_file, flags=given).raise_problem()
+    log_to_stderr(config.text("server.log_level"))
+    for warning in config.warnings:
+        logging.getLogger("lamina.config").warning("%s", warning)
+
+    holds = config
+
+    def reload() -> Reloaded:
+        new = load(config_file or config.file, flags=given).raise_problem()
+        live = [str(change) for change in holds.changes(new) if _can_change(change)]
+        later = [str(change) for change in config.changes(new) if not _can_change(change)]
+
+        def accepted() -> None:
+            nonlocal holds
+            holds = new
+
+        settings = to_settings(new, force_restore=force_restore)
+        return Reloaded(settings=settings, live=tuple(live), later=tuple(later), accepted=accepted)
+
+    run(to_settings(config, force_restore=force_restore), _say, reload)
+
+
+def _can_change(change: Change) -> bool:
+    """While it runs. Whether there is TLS at all is decided when the doors open."""
+    decides_tls = change.setting.name in ("tls_cert", "tls_key") and None in (change.before, change.after)
+    return change.setting.is_live and not decides_tls
+
+
+def _given(flags: dict[str, object]) -> Iterator[Given]:
+    """What the command line says, as settings. Raises: BadOption for one of several that has no name."""
+    for name, value in flags.items():
+        flag = "--" + name.replace("_", "-")
+        if value is None or value == "":
+            continue
+        if name in _NAMED:
+            assert isinstance(value, tuple)
+            for text in value:
+                setting, equals, said = text.partition("=")
+                if not equals:
+                    raise BadOption(f"{flag} {text}: there is no value", hint=f"write {flag} {setting}=VALUE")
+                yield Given(f"{_NAMED[name]}.{setting}", said, flag)
+        elif isinstance(value, tuple):
+            yield from (Given(_ONE[name], text, flag) for text in value)
+        else:
+            yield from (Given(key, value, flag) for key in _SEVERAL.get(name) or (_ONE[name],))
 
 
 @click.command("workq-server")
@@ -215,62 +202,14 @@ def workq_server(
 
     Flags take one dash or two. POLICY is interval, os or always.
     """
-    from lamina.server.app import JobSettings, Settings
+    from lamina.server.app import Address, JobSettings, Settings
     from lamina.server.app import serve as run
 
-    segment = _segment(cmdlog_seg_size) if cmdlog_seg_size else LogOptions().segment_bytes
+    segment = _positive("a segment size", cmdlog_seg_size) if cmdlog_seg_size else LogOptions().segment_bytes
     options = LogOptions(sync=_workq_sync(cmdlog_sync, cmdlog_sync_int), segment_bytes=segment)
     clean_ms = _positive("-cmdlog-clean-int", cmdlog_clean_int)
-    address = _address(listen, insecure=insecure)
-    run(Settings(jobs=JobSettings(at=address, folder=cmdlog_path or None, log=options, clean_ms=clean_ms)), _say)
-
-
-def _address(text: str, *, insecure: bool) -> Address:
-    """Raises: BadOption for one that is open to other machines unless that is wanted."""
-    from lamina.server.app import Address
-
-    address = Address.parse(text)
-    if address.host not in _LOOPBACK and not insecure:
-        raise BadOption(
-            f"{address} is open to other machines and there is no authentication",
-            hint="listen on 127.0.0.1, set a password (RESP only), or say --insecure if the network is yours",
-        )
-    return address
-
-
-def _queue_options(store: str, given: tuple[str, ...]) -> QueueOptions:
-    """Raises: BadOption, naming the setting."""
-    values = _numbers("--queue", "queues", QueueOptions, given)
-    return QueueOptions(store=store, **values)  # type: ignore[arg-type]
-
-
-def _store_options(given: tuple[str, ...]) -> StoreOptions:
-    """Raises: BadOption, naming the setting."""
-    options = StoreOptions(**_numbers("--store-option", "the store", StoreOptions, given))  # type: ignore[arg-type]
-    if not options.epoch_ms:
-        raise BadOption(
-            "--store-option epoch_ms=0: no client could end an epoch, and no write would become durable",
-            hint="give at least 1",
-            option="epoch_ms",
-        )
-    return options
-
-
-def _numbers(flag: str, of: str, kind: type[QueueOptions | StoreOptions], given: tuple[str, ...]) -> dict[str, float]:
-    """What is said with a flag that sets one setting at a time. Raises: BadOption, naming the setting."""
-    from dataclasses import fields
-
-    values: dict[str, float] = {}
-    known = [field.name for field in fields(kind) if field.name != "store"]
-    for text in given:
-        name, _, value = text.partition("=")
-        if name not in known:
-            raise BadOption(f"{flag} {text}: no setting of {of} has that name", hint=f"one of {', '.join(known)}")
-        try:
-            values[name] = int(value) if value.isdigit() else float(value)
-        except ValueError:
-            raise BadOption(f"{flag} {text}: that is no number", hint=f"write {name}=10") from None
-    return values
+    jobs = JobSettings(at=Address.parse(listen), folder=cmdlog_path or None, log=options, clean_ms=clean_ms)
+    run(Settings(jobs=jobs, insecure=insecure), _say)
 
 
 def _workq_sync(policy: str, every_ms: int) -> Sync:
@@ -285,7 +224,3 @@ def _positive(flag: str, number: int) -> int:
     if number <= 0:
         raise BadOption(f"{flag} of {number} cannot be", hint="give at least 1")
     return number
-
-
-def _segment(size: int) -> int:
-    return _positive("a segment size", size)

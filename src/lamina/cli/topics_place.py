@@ -15,7 +15,7 @@ from lamina.errors import BadOption, BadTopic, LogLocked, from_os
 from lamina.units import parse_time
 
 if TYPE_CHECKING:
-    from lamina.client.topics import TopicClient
+    from lamina.client.remote_topics import RemoteTopics
     from lamina.engines.topics.api import TopicFolder
     from lamina.engines.topics.messages import Message, Publishable
     from lamina.engines.topics.views import GroupView, Reset, TopicView
@@ -86,14 +86,42 @@ class FolderPlace:
 class ServerPlace:
     """Topics of a server."""
 
-    def __init__(self, client: TopicClient) -> None:
-        self._client = client
-        self.names, self.stats, self.groups = client.names, client.stats, client.groups
-        self.read, self.follow, self.reset = client.read, client.follow, client.reset
-        self.publish_many, self.why = client.publish_many, client.why
+    def __init__(self, topics: RemoteTopics) -> None:
+        self._topics = topics
+
+    def names(self) -> list[str]:
+        return self._topics.names()
+
+    def stats(self, name: str) -> TopicView:
+        return self._topics.topic(name).stats()
 
     def publish(self, name: str, message: Publishable, id: str | None = None) -> str:
-        return self._client.publish(name, message, id=id)
+        return self._topics.topic(name).publish(message, id=id)
+
+    def publish_many(self, name: str, messages: Sequence[Publishable]) -> list[str]:
+        return self._topics.topic(name).publish_many(messages)
+
+    def read(self, name: str, since: str | None, last: int | None) -> Iterator[Message]:
+        return self._topics.topic(name).read(since=since, last=last)
+
+    def follow(self, name: str, after: str) -> Iterator[Message]:
+        from lamina.engines.topics.ids import EntryId
+        from lamina.engines.topics.messages import parse_id
+        from lamina.engines.topics.views import show_id
+
+        return self._topics.topic(name).follow(since=show_id(EntryId(parse_id(after) + 1)))
+
+    def groups(self, name: str) -> list[GroupView]:
+        return self._topics.topic(name).groups()
+
+    def reset(self, name: str, group: str, to: str, *, dry_run: bool) -> Reset:
+        return self._topics.topic(name).reset(group, to, dry_run=dry_run)
+
+    def why(self, name: str, retention: str | None) -> WhyReport:
+        from lamina.client.topic_talks import why
+
+        topics = self._topics
+        return topics.lines.do(why(topics.topic(name).raw_name, retention))
 
 
 Place = FolderPlace | ServerPlace
@@ -110,14 +138,19 @@ def topics_at(server: str | None, data: str | None, password: str | None, *, mak
     if data is not None:
         yield from _opened(data, makes)
         return
-    from lamina.client.resp import RespClient
-    from lamina.client.topics import TopicClient
+    from lamina.client.endpoint import Endpoint
+    from lamina.client.lines import Lines
+    from lamina.client.lines_aio import AsyncLines
+    from lamina.client.remote_topics import RemoteTopics
     from lamina.server.app import Address
 
     address = Address.parse(server or SERVER)
-    client = RespClient(address.host or "127.0.0.1", address.port, password=password, timeout=_TIMEOUT_S)
-    with client:
-        yield ServerPlace(TopicClient(client))
+    endpoint = Endpoint(address.host or "127.0.0.1", address.port, token=password, timeout=_TIMEOUT_S, retry_s=0)
+    lines = Lines(endpoint)
+    try:
+        yield ServerPlace(RemoteTopics(lines, AsyncLines(endpoint)))
+    finally:
+        lines.close()
 
 
 def _opened(data: str, makes: bool) -> Iterator[Place]:

@@ -4,7 +4,7 @@ cdef class Client:
     cdef public bytes _too_many
     cdef public list out, rests
     cdef public bytearray unread
-    cdef public bint is_closing, has_ended, is_stopped, is_clogged, is_paused, _is_leaving
+    cdef public bint is_closing, has_ended, is_stopped, is_clogged, is_paused, is_tls, _is_leaving
     cdef public Py_ssize_t unsent, turn_bytes
     cdef object __weakref__
     cpdef feed(self, bytes data)

@@ -1,363 +1,222 @@
-"""A server's life: open the engines, open the doors, wait for the signal, let everything out in order."""
+"""A server's life: take addresses, open the engines, open the doors, wait for a signal, let everything out in order.
+
+    addresses, certificates, users      what is wrong here is told before a file is touched
+    the HTTP door                       answers from here to the end: who watches sees how far the restore is
+    engines                             restored one after the other (houses.py)
+    the other doors                     clients are let in
+    a signal                            no new clients; running commands are answered; engines are synced and closed
+
+Leases of jobs are not taken back at a stop: docs/decisions/0015-product.md says why.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
-import resource
-import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 
-from lamina.engines.queues.options import QueueOptions
-from lamina.engines.store.options import StoreOptions
-from lamina.errors import BadOption, DiskError
-from lamina.log.files import join
-from lamina.log.options import LogOptions
-from lamina.log.reserve import SIZE, Reserve
-from lamina.server.client import Client
-
-if TYPE_CHECKING:
-    from lamina.log.commit import Committer
-    from lamina.server.resp.session import House
+from lamina.addresses import Address as Address
+from lamina.errors import BadOption, DiskError, MissingExtra
+from lamina.log import mark
+from lamina.log.files.real import RealFiles
+from lamina.server import handles, houses, notifying
+from lamina.server.houses import Served
+from lamina.server.life import Life
+from lamina.server.listening import Door, Listener
+from lamina.server.reloading import Reload
+from lamina.server.security.exposure import check_exposure
+from lamina.server.security.gate import Gate
+from lamina.server.security.modes import open_to_others
+from lamina.server.security.tls import server_context
+from lamina.server.settings import HttpSettings as HttpSettings
+from lamina.server.settings import JobSettings as JobSettings
+from lamina.server.settings import QueueSettings as QueueSettings
+from lamina.server.settings import Reloaded as Reloaded
+from lamina.server.settings import Settings as Settings
+from lamina.server.settings import StoreSettings as StoreSettings
+from lamina.server.settings import TlsSettings as TlsSettings
+from lamina.server.settings import TopicSettings as TopicSettings
+from lamina.server.signals import Signals, StopAsked
+from lamina.server.telling import told_often
+from lamina.units import show_duration
 
 logger = logging.getLogger("lamina.server")
 
-_JOB_HANDLES = 32  # for log files, the loop and what else is open
-_TOPIC_HANDLES = 20_000  # two for each topic in use
-_QUEUE_HANDLES = 64  # beside those of the journals
-_STORE_HANDLES = 1024  # two for each channel and view, one for each compacted file
-_BACKLOG = 100  # more makes asyncio's accept loop spin when file handles run out
+Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a door listens."""
+def serve(settings: Settings, say: Say, reload: Callable[[], Reloaded] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT. ``say`` gets one line when the doors are open, then what was restored.
 
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """``HOST:PORT``, ``[IPv6]:PORT`` or ``:PORT``. Raises: BadOption."""
-        host, colon, port = text.rpartition(":")
-        if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            raise BadOption(f"{text!r} is no address", hint="give HOST:PORT, such as 127.0.0.1:9922")
-        return cls(host.strip("[]"), int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSettings:
-    """The workq door and what is behind it."""
-
-    at: Address
-    folder: str | None
-    """None: jobs are kept in memory only."""
-    log: LogOptions
-    clean_ms: int = 300_000
-    reserve_bytes: int = SIZE
-    """Room that is kept for a full disk; 0: none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
-    """The queues behind the RESP door."""
-
-    folder: str
-    log: LogOptions
-    options: QueueOptions
-    reserve_bytes: int = SIZE
-    password: str | None = None
-    """What has to be said to make a queue."""
-    force: bool = False
-    """Load what can be read where a restore would refuse."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSettings:
-    """The store behind the RESP door."""
-
-    folder: str
-    options: StoreOptions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSettings:
-    """The RESP door and what is behind it."""
-
-    at: Address
-    folder: str
-    log: LogOptions
-    reserve_bytes: int = SIZE
-    password: str | None = None
-    retain: tuple[str, ...] = ()
-    """What to keep, as ``PATTERN=LIMITS`` (engines/topics/retention.py): the first that fits a topic counts."""
-    idle_s: int = 0
-    """Seconds after which a silent client is hung up on; 0: never."""
-    max_bulk: int = 512 * 1024 * 1024
-    queues: QueueSettings | None = None
-    """Served by the same door; None: not at all."""
-    store: StoreSettings | None = None
-    """The same."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What to serve, and where."""
-
-    jobs: JobSettings | None = None
-    topics: TopicSettings | None = None
-    max_connections: int = 10_000
-    """Of each door."""
-
-
-class Door(Protocol):
-    """Makes a protocol for each connection."""
-
-    def __call__(self) -> Client: ...
-
-    async def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _House:
-    """An engine that is open, and how to open its door."""
-
-    door: str
-    where: Address
-    kept: str
-    """Where its data is, and how safe."""
-    handles: int
-    """For its files."""
-    open_door: Callable[[int], Door]
-    """Given how many connections it may have, on the loop."""
-
-
-def serve(settings: Settings, say: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT. ``say`` gets one line when the doors are open.
-
+    ``reload`` is called at SIGHUP and reads the settings anew; what it raises changes nothing.
     Durability: an orderly stop syncs everything.
-    Raises: BadOption if there is nothing to serve; what opening the engines does; DiskError if a door cannot open.
+    Raises: BadOption if there is nothing to serve, or it would be open to all; WrongFormat if a later version wrote the
+        folder; what opening the engines does; DiskError if an address is in use.
     """
-    with ExitStack() as opened:
-        houses: list[_House] = []
-        if settings.jobs is not None:
-            houses.append(opened.enter_context(_jobs(settings.jobs)))
-        if settings.topics is not None:
-            houses.append(opened.enter_context(_topics(settings.topics)))
-        if not houses:
-            raise BadOption("there is no door to open", hint="leave --workq or --resp on")
-        _spare_the_collector()
-        _runner()(_serve(houses, settings.max_connections, say))
-
-
-@contextmanager
-def _jobs(settings: JobSettings) -> Iterator[_House]:
-    from lamina.engines.jobs.engine import JobEngine
-    from lamina.engines.jobs.upkeep import Upkeep
-    from lamina.log.naming import RESERVE
-    from lamina.server.workq.door import WorkqDoor
-
-    engine = JobEngine.open(settings.folder, options=settings.log)
-    upkeep = Upkeep(engine, clean_ms=settings.clean_ms)
-    try:
-        if settings.folder is not None and settings.reserve_bytes:
-            path = join(settings.folder, RESERVE)
-            engine.reserve = Reserve(engine.files, path, engine.clock, settings.reserve_bytes)
-        upkeep.start()
-        kept = f"jobs in {settings.folder or 'memory only'}, sync {settings.log.sync}"
-        yield _House("workq", settings.at, kept, _JOB_HANDLES, lambda most: WorkqDoor(engine, max_connections=most))
-    finally:
-        upkeep.stop()
-        upkeep.checkpoint_at_stop()
-        engine.close()
-
-
-@contextmanager
-def _queues(settings: QueueSettings | None, committer: Committer) -> Iterator[Callable[[House], None]]:
-    """Gives what lets a house of the RESP door serve them."""
-    if settings is None:
-        yield lambda house: None
-        return
-    from lamina.engines.queues.deliveries import Deliveries
-    from lamina.engines.queues.opening import open_engine
-    from lamina.engines.queues.upkeep import Upkeep
-    from lamina.log.naming import RESERVE
-    from lamina.server.resp.queue_house import let_in
-
-    given = settings
-    engine = open_engine(given.folder, options=given.options, log=given.log, committer=committer, force=given.force)
-    upkeep = Upkeep(engine)
-    try:
-        if given.reserve_bytes:
-            path = join(given.folder, RESERVE)
-            engine.use_reserve(Reserve(engine.files, path, engine.clock, given.reserve_bytes))
-        deliveries = Deliveries(engine)
-        upkeep.start()
-
-        password = None if given.password is None else given.password.encode()
-        yield lambda house: let_in(house, deliveries, upkeep, password)
-    finally:
+    if settings.jobs is None and settings.topics is None:
+        raise BadOption("there is no door to open", hint="leave --workq or --resp on")
+    signals = Signals()
+    with signals.taken():
         try:
-            upkeep.stop()
-            upkeep.dump_at_stop()
-        finally:
-            engine.close()
+            with ExitStack() as opened:
+                _live(settings, say, reload, signals, opened)
+        except StopAsked:
+            say(f"lamina: {signals.name} while restoring: given up, the next start begins anew")
 
 
-@contextmanager
-def _store(settings: StoreSettings | None, committer: Committer) -> Iterator[Callable[[House], None]]:
-    """Gives what lets a house of the RESP door serve it.
+def _live(
+    settings: Settings, say: Say, reload: Callable[[], Reloaded] | None, signals: Signals, opened: ExitStack
+) -> None:
+    files = RealFiles()
+    is_marked = settings.data is None or mark.check(files, settings.data)
+    life, gate = Life(), Gate(settings.data, password=settings.password)
+    tls = None
+    if settings.tls is not None:
+        tls = server_context(settings.tls.cert, settings.tls.key, settings.tls.client_ca)
+    check_exposure(_addresses(settings), gate, tls, settings.insecure)
+    listeners = []
+    for engine in (settings.jobs, settings.topics):
+        if engine is not None:
+            listeners.append(Listener(engine.at))
+            opened.callback(listeners[-1].close)
+    # Before the engines, so that it is the last to close: who watches sees how far they are, and the server stop.
+    http = _open_http(settings.http, life, gate, tls, opened)
+    running = Running(listeners, tls, life, signals)
+    opened.callback(running.say_stopped, say)  # behind the engines' closing
+    notifying.notify("STATUS=restoring")
+    with told_often(life):
+        served = _open_engines(settings, life, gate, opened)
+    if settings.data is not None:
+        if not is_marked:
+            mark.make(files, settings.data)
+        for warning in open_to_others(settings.data):
+            logger.warning("%s", warning)
+    handles.spare_the_collector()
 
-    A store that is there is opened now, so that damage is found now; one that is not is made by the first command.
-    """
+    def ready() -> None:
+        doors = [f"{each.door} on {listener.shown}" for each, listener in zip(served, listeners, strict=True)]
+        say(f"lamina: {', '.join([*doors, *http, *(each.kept for each in served)])}")
+        for line in life.report:
+            say(f"lamina: {line}")
+
+    signals.loop_begins()
+    try:
+        _runner()(running.run(served, settings.max_connections, Reload(settings, reload, gate, tls), ready))
+    finally:
+        signals.closing()
+
+
+def _addresses(settings: Settings) -> list[tuple[str, str]]:
+    doors = (("workq", settings.jobs), ("resp", settings.topics), ("http", settings.http))
+    return [(name, str(door.at)) for name, door in doors if door is not None]
+
+
+def _open_http(
+    settings: HttpSettings | None, life: Life, gate: Gate, tls: ssl.SSLContext | None, opened: ExitStack
+) -> list[str]:
+    """Gives what to show of it: nothing where it is not open."""
     if settings is None:
-        yield lambda house: None
-        return
-    from lamina.engines.store.api import Store
-    from lamina.server.resp.store_house import let_in
+        return []
+    from lamina.server.http.door import HttpDoor
 
-    folder, options = settings.folder, settings.options
-    stores: list[Store] = []
+    def admit(token: str) -> bool:
+        if not gate.is_needed:
+            return True
+        user = gate.bearer(token.encode())
+        return user is not None and user.may("admin", "read", "")
 
-    def open_store() -> Store:
-        stores.append(Store.open(folder, options=options, committer=committer))
-        return stores[0]
-
+    at = settings.at
     try:
-        if Path(folder).is_dir():
-            for warning in open_store().engine.warnings:
-                logger.warning("%s", warning)
-
-        def serve_it(house: House) -> None:
-            let_in(house, open_store, stores[0] if stores else None)
-
-        yield serve_it
-    finally:
-        for store in stores:
-            store.close()
+        door = HttpDoor(life, at.host, at.port, unix=at.path or None, tls=None if at.path else tls, admit=admit)
+    except (DiskError, MissingExtra) as error:
+        if settings.is_wanted:
+            raise
+        logger.warning("no HTTP door: %s", error)
+        return []
+    opened.callback(door.close)
+    door.start()
+    return [f"http on {door.shown}"]
 
 
-@contextmanager
-def _topics(settings: TopicSettings) -> Iterator[_House]:
-    from lamina.engines.topics.retention import Retentions
-    from lamina.engines.topics.topics import RESERVE, Topics
-    from lamina.engines.topics.upkeep import Upkeep
-    from lamina.log.commit import Committer
-    from lamina.server.resp.door import RespDoor
-    from lamina.server.resp.session import House
-    from lamina.server.resp.settings import Settings as Shown
-
-    retentions = Retentions.parse(settings.retain)
-    committer = Committer()
-    topics = Topics.open(settings.folder, options=settings.log, committer=committer)
-    upkeep = Upkeep(topics, retentions)
-    try:
-        if settings.reserve_bytes:
-            path = join(settings.folder, RESERVE)
-            topics.reserve = Reserve(topics.files, path, topics.clock, settings.reserve_bytes)
-        upkeep.start()
-
-        def open_door(most: int) -> Door:
-            shown = Shown(
-                sync=str(settings.log.sync),
-                max_connections=most,
-                max_bulk=settings.max_bulk,
-                idle_s=settings.idle_s,
-                folder=settings.folder,
-            )
-            password = settings.password.encode() if settings.password is not None else None
-            house = House(topics, topics.clock, shown, password=password)
-            house.why = upkeep.why
-            let_queues_in(house)
-            let_store_in(house)
-            return RespDoor(house)
-
-        with (
-            _queues(settings.queues, committer) as let_queues_in,
-            _store(settings.store, committer) as let_store_in,
-        ):
-            kept = f"topics in {settings.folder}, sync {settings.log.sync}"
-            handles = _TOPIC_HANDLES
-            if settings.queues is not None:
-                kept += f", queues in {settings.queues.folder} ({settings.queues.options.store})"
-                handles += _QUEUE_HANDLES + 3 * settings.queues.options.most_open
-            if settings.store is not None:
-                kept += f", store in {settings.store.folder}"
-                handles += _STORE_HANDLES
-            yield _House("resp", settings.at, kept, handles, open_door)
-    finally:
-        upkeep.stop()
-        topics.close()
-        committer.stop()
+def _open_engines(settings: Settings, life: Life, gate: Gate, opened: ExitStack) -> list[Served]:
+    for name, folder in _folders(settings):
+        life.expect(name, _size(folder))
+    served = []
+    if settings.jobs is not None:
+        served.append(opened.enter_context(houses.jobs(settings.jobs, life, gate)))
+    if settings.topics is not None:
+        served.append(opened.enter_context(houses.topics(settings.topics, life, gate)))
+    return served
 
 
-async def _serve(houses: list[_House], max_connections: int, say: Callable[[str], None]) -> None:
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    most = _connections(max_connections, len(houses), sum(house.handles for house in houses))
-    async with contextlib.AsyncExitStack() as opened:
-        shown = []
-        for house in houses:
-            port = await opened.enter_async_context(_listening(house.open_door(most), house.where))
-            shown.append(f"{house.door} on {Address(house.where.host or '*', port)}")
-        say(f"lamina: {', '.join(shown)}, {', '.join(house.kept for house in houses)}")
-        await stopped.wait()
+def _folders(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.jobs is not None and settings.jobs.folder is not None:
+        yield "jobs", settings.jobs.folder
+    if settings.topics is not None:
+        yield "topics", ""  # there is nothing to read before one is used
+        for name, engine in (("queues", settings.topics.queues), ("store", settings.topics.store)):
+            if engine is not None:
+                yield name, engine.folder
 
 
-@contextlib.asynccontextmanager
-async def _listening(door: Door, where: Address) -> AsyncIterator[int]:
-    """Gives the port."""
-    loop = asyncio.get_running_loop()
-    try:
-        factory = cast(Callable[[], asyncio.Protocol], door)
-        listener = await loop.create_server(factory, where.host or None, where.port, backlog=_BACKLOG)
-    except OSError as error:
-        raise DiskError(
-            f"{where}: cannot listen: {error.strerror or error}", hint="is another server running there?"
-        ) from error
-    try:
-        yield listener.sockets[0].getsockname()[1]
-    finally:
-        listener.close()
-        await door.close()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(listener.wait_closed(), 1)
+def _size(folder: str) -> int:
+    """Bytes of the files in it, about what has to be read: the engine says it exactly when its turn has come."""
+    size = 0
+    with contextlib.suppress(OSError), os.scandir(folder or os.devnull) as found:
+        for each in found:
+            with contextlib.suppress(OSError):
+                size += each.stat(follow_symlinks=False).st_size if each.is_file(follow_symlinks=False) else 0
+    return size
 
 
-def _connections(wanted: int, doors: int, own: int) -> int:
-    """For each door as many as file handles allow: those of the logs must not run out because clients took them all."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted * doors + own
-    if soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    allowed = max(min(wanted, (soft - min(own, soft // 2)) // doors), 1)
-    if allowed < wanted:
-        why = f"only {soft} file handles are allowed (ulimit -n)"
-        sys.stderr.write(f"lamina: {allowed} connections at most, not {wanted}: {why}\n")
-    return allowed
+class Running:
+    """A server while its doors are open. Make it before the engines are opened."""
 
+    def __init__(self, listeners: Sequence[Listener], tls: ssl.SSLContext | None, life: Life, signals: Signals) -> None:
+        self._listeners = listeners
+        self._tls = tls
+        self._life = life
+        self._signals = signals
+        self._stop_began: float | None = None
 
-def _spare_the_collector() -> None:
-    """Jobs are millions of objects without cycles: looking through them for garbage would stop the server for nothing.
+    async def run(self, served: Sequence[Served], most: int, reload: Reload, ready: Callable[[], None]) -> None:
+        """Until a signal comes. Raises: DiskError if an address was taken meanwhile."""
+        own = sum(each.handles for each in served)
+        allowed = handles.connections(most, len(served), own)
+        stopped = asyncio.Event()
+        doors: list[Door] = []
+        try:
+            self._signals.on_loop(stopped.set, reload)
+            for each, listener in zip(served, self._listeners, strict=True):
+                doors.append(each.open_door(allowed))
+                await listener.open(doors[-1], self._tls)
+            reload.use(served, doors, own)
+            ready()
+            self._life.ready()
+            notifying.notify(notifying.READY, "STATUS=ready")
+            if self._signals.wants_reload or reload.is_late:
+                reload()
+            await stopped.wait()
+        finally:
+            self._stop_began = time.monotonic()
+            self._life.stopping(self._signals.name)
+            notifying.notify(notifying.STOPPING, "STATUS=stopping")
+            for listener in self._listeners:
+                listener.stop()
+            await asyncio.gather(*(door.close() for door in doors))
+            for listener in self._listeners:
+                await listener.wait_closed()
 
-    Threads: the upkeep's thread yields often, so that the loop never waits long for the interpreter.
-    """
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 1000)
-    sys.setswitchinterval(0.0005)
+    def say_stopped(self, say: Say) -> None:
+        """How it ended, in a line; nothing if it never began."""
+        if self._stop_began is not None:
+            took = show_duration(time.monotonic() - self._stop_began)
+            say(f"lamina: stopped ({self._signals.name or 'failed'}) in {took}")
 
 
 def _runner() -> Callable[..., None]:

@@ -57,6 +57,7 @@ class Client:
         self.has_ended = self.is_stopped = False
         self.is_clogged = False
         self.is_paused = False
+        self.is_tls = False
         self.transport: asyncio.Transport | None = None
         # Answers that were not handed over to the transport yet, and what each rests on.
         self.out: list[bytes] = []
@@ -88,6 +89,7 @@ class Client:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport = cast(asyncio.Transport, transport)
+        self.is_tls = transport.get_extra_info("sslcontext") is not None
         if len(self.door.connections) >= self.door.max_connections:
             transport.write(self._too_many)
             transport.close()
@@ -106,14 +108,17 @@ class Client:
         self.work()
 
     def eof_received(self) -> bool:
-        """No more will come. Whether the client still reads cannot be told, so it gets its answers, but no job."""
+        """No more will come. Whether the client still reads cannot be told, so it gets its answers, but no job.
+
+        With TLS a connection cannot be half closed: it is over.
+        """
         self.is_closing = self.has_ended = True
         if self._is_leaving:
             return False
         if self.give_up():
             self.gave_up()
         self.work()
-        return True
+        return not self.is_tls
 
     def connection_lost(self, problem: Exception | None) -> None:
         self.door.connections.discard(self)
@@ -143,7 +148,7 @@ class Client:
         """Close behind the last answer. What still comes is read away: closing on it would take the answer along."""
         if self.transport is None or self._is_leaving:
             return
-        if self.has_ended:
+        if self.has_ended or self.is_tls:  # with TLS closing waits for what is to be sent, and reads away what comes
             self.transport.close()
             return
         self._is_leaving = True

@@ -210,13 +210,13 @@ class AsyncJobs:
         await self._engine.settled(0 if job.is_foreground else job.changed)
         return result_of(job)
 
-    def show(self, id: str) -> JobView:
+    async def show(self, id: str) -> JobView:
         return self._jobs.show(id)
 
-    def list(self, name: str, state: str = "ready", *, offset: int = 0, limit: int = 100) -> Sequence[JobView]:
+    async def list(self, name: str, state: str = "ready", *, offset: int = 0, limit: int = 100) -> Sequence[JobView]:
         return self._jobs.list(name, state, offset=offset, limit=limit)
 
-    def queues(self) -> Sequence[QueueView]:
+    async def queues(self) -> Sequence[QueueView]:
         return self._jobs.queues()
 
 
@@ -233,6 +233,7 @@ class AsyncLeased:
         self._jobs = jobs
         self.lease = lease
         self.id, self.name, self.payload, self.attempt = lease.id, lease.name, lease.payload, lease.attempt
+        self.ttr_s = lease.ttr_s
         self.result = b""
         self.is_over = False
 
@@ -251,3 +252,7 @@ class AsyncLeased:
     async def release(self, delay: Seconds = 0) -> None:
         await self._jobs.release(self.id, delay)
         self.is_over = True
+
+    async def extend(self) -> None:
+        """The whole time to run again, from now. Raises: NotLeased if it has passed."""
+        await self._jobs.touch(self.id, self.ttr_s)

@@ -63,13 +63,15 @@ class JobEngine(logged.Logged):
         clock: Clock | None = None,
         committer: Committer | None = None,
         threaded: bool = True,
+        progress: Callable[[int, int], None] | None = None,
     ) -> JobEngine:
         """Open the jobs of a folder, a real workq's too, or jobs that are kept nowhere (``folder=None``).
 
+        ``progress`` is told how many bytes of how many were read.
         Raises: what ``Log.open`` does; Corruption for a record that is no job command.
         """
         steady, disk, wanted = SteadyClock(clock or SystemClock()), files or RealFiles(), options or DEFAULT_OPTIONS
-        return loading.opened(cls, folder, wanted, disk, steady, committer, threaded)
+        return loading.opened(cls, folder, wanted, disk, steady, committer, threaded, progress)
 
     def close(self) -> None:
         with suppress(StorageError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lamina.engines.jobs import checkpoint
+from lamina.engines.jobs.load_progress import LoadProgress, Progress
 from lamina.engines.jobs.volatile import VolatileLog
 from lamina.errors import BadOption
 from lamina.log.formats import JOBS
@@ -29,8 +30,9 @@ def opened(
     clock: SteadyClock,
     committer: Committer | None,
     threaded: bool,
+    progress: Progress | None = None,
 ) -> JobEngine:
-    """``JobEngine.open``."""
+    """``JobEngine.open``. ``progress`` is told how many bytes of how many were read."""
     if folder is None:
         return make(VolatileLog(), clock, None, disk)
     if options.max_payload < _LARGEST_RECORD:
@@ -51,7 +53,7 @@ def opened(
     # A log that was written by a clock ahead of ours: its time goes on, or leases would last until we catch up.
     engine.ahead = clock.not_before(log.position)
     try:
-        load(engine)
+        load(engine, progress)
     except BaseException:
         log.close()
         raise
@@ -59,12 +61,18 @@ def opened(
     return engine
 
 
-def load(engine: JobEngine) -> None:
+def load(engine: JobEngine, progress: Progress | None = None) -> None:
     """Raises: Corruption for a record that is no job command."""
     assert isinstance(engine.log, Log) and engine.folder is not None
+    told = None if progress is None else LoadProgress(engine.files, engine.folder, engine.log.reader, progress)
     engine.state, engine.checkpointed, engine.replayed = checkpoint.load(
-        engine.files, engine.folder, engine.log.reader, engine.ahead
+        engine.files if told is None else told.files,
+        engine.folder,
+        engine.log.reader if told is None else told.reader,
+        engine.ahead,
     )
+    if told is not None:
+        told.end()
 
 
 def forget_expired(engine: JobEngine) -> None:

@@ -41,6 +41,10 @@ class Upkeep:
         with self._at_work:
             return self.cleaner.cycle(self._stop.is_set, everything=everything)
 
+    def clean_every(self, ms: int) -> None:
+        """Clean so often from now on. Threads: any."""
+        self._clean_s = ms / 1000
+
     def start(self) -> None:
         if isinstance(self._engine.log, Log):
             self._thread = threading.Thread(target=self._run, name="lamina-jobs-upkeep", daemon=True)
@@ -59,6 +63,7 @@ class Upkeep:
         while not self._stop.wait(min(_EVERY_S, self._clean_s)):
             if self._is_out_of_room():
                 self._try_for_room()
+            clean_at = min(clean_at, clock.monotonic() + self._clean_s)  # it may be more often now
             if self._is_out_of_room() and clean_at > clock.monotonic() + _HURRY_S:
                 clean_at = clock.monotonic()
             try:

@@ -12,6 +12,7 @@ from lamina.server.resp import (
     queue_commands,
     server_commands,
     store_commands,
+    store_epochs,
     stream_commands,
     transactions,
     waitaof,
@@ -27,6 +28,7 @@ COMMANDS: Final[dict[bytes, Handler]] = {
     **group_commands.COMMANDS,
     **queue_commands.COMMANDS,
     **store_commands.COMMANDS,
+    **store_epochs.COMMANDS,
     **waitaof.COMMANDS,
     **lamina_commands.COMMANDS,
 }

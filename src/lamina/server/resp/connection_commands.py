@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Iterable
 
 from lamina.server.resp import replies
@@ -12,7 +11,7 @@ from lamina.server.resp.session import Args, House, Refusal, Session
 from lamina.server.resp.settings import REDIS_VERSION, whole_number
 
 _SYNTAX = "ERR syntax error"
-_USER = b"default"
+_DEFAULT = b"default"
 _TYPES = frozenset((b"normal", b"master", b"replica", b"slave", b"pubsub"))
 _DATABASES = 16
 _INT = 1 << 31
@@ -65,24 +64,33 @@ def auth(session: Session, args: Args) -> bytes:
     """AUTH password, or AUTH user password."""
     if len(args) > 3:
         raise Refusal(_SYNTAX)
-    if len(args) == 2 and session.house.password is None:
+    if len(args) == 2 and not session.house.gate.has_password:
         raise Refusal(
             "ERR AUTH <password> called without any password configured for the default user. "
             "Are you sure your configuration is correct?"
         )
-    _log_in(session, args[1] if len(args) == 3 else _USER, args[-1])
+    _log_in(session, args[1] if len(args) == 3 else _DEFAULT, args[-1])
     return replies.OK
 
 
-def _log_in(session: Session, user: bytes, password: bytes) -> None:
-    """Where there is no password, any one is right. A wrong one leaves a client known that was known before."""
-    right = session.house.password
-    # Both are compared in any case: the time must not tell which of them was wrong.
-    is_user = hmac.compare_digest(user, _USER)
-    is_password = right is None or hmac.compare_digest(password, right)
-    if not (is_user and is_password):
+def _log_in(session: Session, name: bytes, token: bytes) -> None:
+    """Every refusal is the same, and takes as long. It leaves a client known that was known before."""
+    user = session.house.gate.login(name, token)
+    if user is None:
         raise Refusal("WRONGPASS invalid username-password pair or user is disabled.")
-    session.is_known = True
+    session.become(user)
+
+
+def acl_whoami(session: Session, args: Args) -> bytes:
+    return replies.bulk(_user_name(session))
+
+
+def acl_users(session: Session, args: Args) -> bytes:
+    return encode([name.encode() for name in session.house.gate.names], session.version)
+
+
+def _user_name(session: Session) -> bytes:
+    return b"" if session.user is None else session.user.name.encode()
 
 
 def ping(session: Session, args: Args) -> bytes:
@@ -243,7 +251,7 @@ def _line(session: Session) -> bytes:
         "multi": -1 if session.queue is None else len(session.queue),
         "events": b"r",
         "cmd": session.last_command,
-        "user": _USER,
+        "user": _user_name(session),
         "redir": -1,
         "resp": session.version,
         "lib-name": session.library_name,
@@ -303,9 +311,9 @@ def _filter(house: House, name: bytes, value: bytes) -> Callable[[Session], bool
         is_normal = _is_normal(value)
         return lambda other: is_normal
     if name == b"user":
-        if value != _USER:
+        if value.decode(errors="replace") not in house.gate.names:
             raise Refusal(b"ERR No such user '%b'" % value)
-        return lambda other: True
+        return lambda other: _user_name(other) == value
     if name == b"maxage":
         age = whole_number(value)
         if age is None:
@@ -346,4 +354,6 @@ COMMANDS: dict[bytes, Handler] = {
     b"client|info": client_info,
     b"client|list": client_list,
     b"client|kill": client_kill,
+    b"acl|whoami": acl_whoami,
+    b"acl|users": acl_users,
 }

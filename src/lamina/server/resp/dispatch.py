@@ -22,17 +22,19 @@ from lamina.errors import (
     TooOld,
 )
 from lamina.server.resp import replies
+from lamina.server.resp.guard import admit
 from lamina.server.resp.protocol import MAX_ARGS
 from lamina.server.resp.session import Args, Refusal, Session, Wait
 from lamina.server.resp.table import FACTS, Facts
+from lamina.server.security.strangers import MOST_BYTES
 from lamina.units import MIB
 
 Handler: TypeAlias = Callable[[Session, Args], "bytes | Wait"]
 
 _MOST_QUEUED = 64 * MIB  # of all commands behind MULTI
 _WORD = 64  # bytes that a word takes beside its own
+_AROUND = 6  # bytes that a command, and each of its words, takes on the wire beside its own
 _SHOWN = 128  # bytes of an unknown command, and of its arguments, that are told
-_BEFORE_AUTH = frozenset((b"auth", b"hello", b"quit", b"reset"))
 _OF_QUEUES: dict[type[QueueError], bytes] = {
     QueueRefused: b"AUTH ",
     QuotaMet: b"QUOTA ",
@@ -58,12 +60,15 @@ HANDLERS: dict[bytes, Handler] = {}
 def run(session: Session, args: Args) -> bytes | Wait:
     """Run a command, or put it behind MULTI. What it rests on is in ``session.marks``, which the caller takes."""
     plain = _PLAIN.get(args[0])
-    if plain is not None and session.is_known and session.queue is None and plain[0] <= len(args) <= plain[1]:
+    if plain is not None and session.is_free and session.queue is None and plain[0] <= len(args) <= plain[1]:
         return call(session, HANDLERS[plain[2]], args)
+    if session.stranger is not None and session.stranger.sent(_AROUND + sum(map(len, args)) + _AROUND * len(args)):
+        session.must_close = True
+        return replies.error(b"NOAUTH Authentication required, in no more than %d bytes." % MOST_BYTES)
     try:
         facts, handler = find(args)
-        if not session.is_known and facts.name not in _BEFORE_AUTH:
-            raise Refusal("NOAUTH Authentication required.")
+        if not session.is_free:
+            admit(session, facts, args)
         if session.queue is not None and facts.name not in _NOT_QUEUED:
             session.queued_bytes += sum(map(len, args)) + _WORD * len(args)
             if session.queued_bytes > _MOST_QUEUED:

@@ -19,18 +19,20 @@ from lamina.server import client
 from lamina.server.resp import dispatch, replies, runs
 from lamina.server.resp.answers import Answers, Pushed
 from lamina.server.resp.commands import COMMANDS
+from lamina.server.resp.guard import NOAUTH, may_add
 from lamina.server.resp.protocol import MAX_ARGS, Parser
 from lamina.server.resp.runs import Run, grouped
 from lamina.server.resp.session import Args, House, Refusal, Wait, _to_nobody
 from lamina.server.resp.waiting import Waiting
+from lamina.server.security.gate import Changes
+from lamina.server.security.strangers import MOST_BYTES, Strangers
 from lamina.units import MIB
 
 _TOO_MANY: Final = replies.error(b"ERR max number of clients reached")
-_MOST_UNKNOWN: Final = 4096  # bytes of a command of a client that has not said who it is
-_UNKNOWN_S: Final = 5.0  # how long it may take to say so
-_MOST_STRANGERS: Final = 64  # such clients from one address
 _MOST_COMMAND: Final = 72 * MIB  # bytes of any command: a record is smaller than that
 _IDLE_EVERY_S: Final = 1.0
+_EXPIRED_EVERY_S: Final = 1.0
+_CHANGED: Final = b"NOPERM the rights of this user were changed, ask again"
 _OF_BROWSERS: Final = frozenset((b"post", b"host:"))
 _OF_BROWSERS_BEGIN: Final = (b"P", b"p", b"H", b"h")
 
@@ -53,10 +55,24 @@ class RespDoor:
         self._idle_timer: asyncio.TimerHandle | None = None
         if house.settings.idle_s:
             self._hang_up_on_idle()
+        self.strangers = Strangers(self.loop)
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        if house.gate.is_needed:
+            self._send_expired_away()
+        house.gate.listen(self._users_changed)
 
     def __call__(self) -> Connection:
         """A protocol for a new connection."""
         return Connection(self)
+
+    def hang_up_after(self, idle_s: int) -> None:
+        """Hang up on clients that are silent for so many seconds from now on; 0: on none."""
+        self.house.settings.idle_s = idle_s
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        if idle_s:
+            self._hang_up_on_idle()
 
     def _hang_up_on_idle(self) -> None:
         silent_since = self.house.clock.monotonic() - self.house.settings.idle_s
@@ -66,9 +82,34 @@ class RespDoor:
                 connection.hang_up()
         self._idle_timer = self.loop.call_later(_IDLE_EVERY_S, self._hang_up_on_idle)
 
+    def _send_expired_away(self) -> None:
+        """Also those who wait, or are pushed messages, and give no command that would be refused."""
+        now_ns = self.house.gate.now_ns()
+        for connection in list(self.connections):
+            session = connection.session
+            is_over = session.user is not None and session.user.is_expired(now_ns)
+            was_found = session.user is None and session.stranger is None  # by a command that it gave
+            if (is_over or was_found) and not connection.is_closing:
+                connection.send_away(NOAUTH)
+        self._expiry_timer = self.loop.call_later(_EXPIRED_EVERY_S, self._send_expired_away)
+
+    def _users_changed(self, changes: Changes) -> None:
+        for connection in list(self.connections):
+            before = connection.session.user
+            if before is None:
+                continue
+            user = self.house.gate.stays(before, changes)
+            if user is not before:
+                connection.send_away(_CHANGED if user is not None else NOAUTH)
+                connection.session.become(user)
+        if self._expiry_timer is None and self.house.gate.is_needed:
+            self._send_expired_away()
+
     async def close(self) -> None:
         """Let every answer that is due go out, then hang up."""
         self.house.stops()
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for connection in self.connections:
@@ -102,21 +143,32 @@ class Connection(client.Client):
 
     def _watch_stranger(self) -> None:
         """Who has not said who it is may not wait for long, nor come in crowds."""
-        from_there = self.session.address.rpartition(b":")[0]
-        strangers = [each.session for each in self.door.connections if not each.session.is_known]
-        if sum(each.address.rpartition(b":")[0] == from_there for each in strangers) > _MOST_STRANGERS:
+        from_there = self.session.address.rpartition(b":")[0].decode()
+        self.session.stranger = self.door.strangers.watch(from_there, self._too_late)
+        if self.session.stranger is None:
             self._refuse_stranger(b"ERR max number of clients that are not authenticated reached")
-        else:
-            self.door.loop.call_later(_UNKNOWN_S, self._refuse_stranger, b"NOAUTH Authentication took too long.")
+
+    def _too_late(self) -> None:
+        self._refuse_stranger(b"NOAUTH Authentication took too long.")
 
     def _refuse_stranger(self, text: bytes) -> None:
-        if self.transport is not None and not self.session.is_known:
+        if self.transport is not None and not self.session.is_known and not self.is_closing:
             self._end()
             self.say(replies.error(text), [])
             self.answers.flush_soon(self)
 
+    def send_away(self, why: bytes) -> None:
+        """Whoever it was may not be that any more: it waits for nothing, is given nothing, and has to log in again."""
+        self.session.log_out()
+        if self.waiter is not None and not self.waiter.wait.must_finish:
+            self.waiter.refuse(why)
+        if self.session.stranger is None:
+            self._watch_stranger()
+
     def connection_lost(self, problem: Exception | None) -> None:
         super().connection_lost(problem)
+        if self.session.stranger is not None:
+            self.session.stranger.end()
         self.waiter = None  # the two would keep each other in memory
         self.house.leave(self.session)
         self.session.hang_up = _nothing  # the two would keep each other in memory
@@ -135,7 +187,7 @@ class Connection(client.Client):
         commands = parser.feed(data)
         self.backlog.extend(grouped(commands))
         problem = parser.error
-        if problem is None and parser.pending > _MOST_UNKNOWN:
+        if problem is None and parser.pending > MOST_BYTES:
             if not self.session.is_known and not self.backlog:
                 problem = b"unauthenticated bulk length"
             elif parser.pending > _MOST_COMMAND:
@@ -156,7 +208,8 @@ class Connection(client.Client):
 
     def _run_many(self, run: Run) -> None:
         session, done = self.session, 0
-        if session.queue is None and session.is_known and not session.says_nothing and not session.skip_next:
+        may = session.is_free or may_add(session, run.key)
+        if may and session.queue is None and not session.says_nothing and not session.skip_next:
             try:
                 added = runs.add(session, run)
             except (InputError, StorageError):
@@ -276,6 +329,10 @@ class Waiter:
         answer = self.wait.time_is_up
         last = self.wait.attempt if self.wait.is_due else lambda: None  # it may have waited for its turn only
         self._try(lambda: last() or (answer() if callable(answer) else answer))
+
+    def refuse(self, why: bytes) -> None:
+        """The user of the client may not do that any more."""
+        self._try(lambda: replies.error(why))
 
     def _try(self, attempt: Callable[[], bytes | None]) -> int:
         connection = self.connection

@@ -39,7 +39,7 @@ class _Asked:
 
 
 def xreadgroup(session: Session, args: Args) -> bytes | Wait:
-    asked = _parse(args)
+    asked = parse(args)
     group, consumer = asked.group, asked.consumer
     if asked.keys is None or asked.texts is None:
         raise Refusal(SYNTAX)
@@ -119,7 +119,8 @@ def _start(text: bytes) -> EntryId | None:
     return None if start == ids.LAST else start  # in Redis the largest id is what > stands for
 
 
-def _parse(args: Args) -> _Asked:
+def parse(args: Args) -> _Asked:
+    """Its words, of which guard.py looks at the keys. Raises: Refusal."""
     asked = _Asked()
     at = 1
     while at < len(args):

@@ -13,6 +13,7 @@ from lamina.server.resp import replies
 from lamina.server.resp.dispatch import Handler
 from lamina.server.resp.glob import compile_glob
 from lamina.server.resp.group_words import integer
+from lamina.server.resp.guard import readable
 from lamina.server.resp.replies import encode
 from lamina.server.resp.session import Args, Refusal, Session
 
@@ -42,10 +43,10 @@ def type_(session: Session, args: Args) -> bytes:
 
 
 def _names(session: Session) -> list[bytes]:
-    """Of those that are there. The answer rests on such that were just made."""
+    """Of those that are there and that the user may see. The answer rests on such that were just made."""
     for _, topic in session.topics.opened():
         session.rest_on(topic, topic.newest_position())
-    return session.topics.names()
+    return readable(session, session.topics.names())
 
 
 def keys(session: Session, args: Args) -> bytes:

@@ -1,4 +1,4 @@
-"""Commands of the server itself that Redis does not have: ``L.WHY``, ``L.DUMP``."""
+"""Commands of the server itself that Redis does not have: ``L.WHY``, ``L.DUMP``, ``L.QUEUES``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from lamina.engines.queues import views
 from lamina.errors import LaminaError
 from lamina.server.resp import replies
 from lamina.server.resp.dispatch import Handler
+from lamina.server.resp.queue_commands import queues_of
 from lamina.server.resp.session import Args, Refusal, Session, Wait
 
 
@@ -41,6 +43,14 @@ def dump(session: Session, args: Args) -> bytes | Wait:
     return _elsewhere(session, make)
 
 
+def queues(session: Session, args: Args) -> bytes:
+    """L.QUEUES: how many queues and messages there are, and how many expired, as JSON. Of none of them alone."""
+    engine = queues_of(session).engine
+    with engine.lock:
+        found = views.stats(engine)
+    return replies.bulk(json.dumps(asdict(found)).encode())
+
+
 def _elsewhere(session: Session, work: Callable[[], Any]) -> Wait:
     """Have another thread do what takes long; the answer is its report, as JSON, or nil."""
     found: list[bytes | LaminaError] = []
@@ -62,4 +72,4 @@ def _elsewhere(session: Session, work: Callable[[], Any]) -> Wait:
     return Wait((), None, attempt, replies.null(session.version), happens)
 
 
-COMMANDS: dict[bytes, Handler] = {b"l.why": why, b"l.dump": dump}
+COMMANDS: dict[bytes, Handler] = {b"l.why": why, b"l.dump": dump, b"l.queues": queues}

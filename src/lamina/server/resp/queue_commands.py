@@ -2,6 +2,9 @@
 
 A connection may use a queue when it has shown the key of the id it names (``Q.AUTH``), made the queue itself, or none
 is asked for. Every refusal is the same ``-AUTH`` after the same work, so that nobody learns which queues there are.
+
+A client that shares connections among many users ties nothing to one: it shows the key with each command (``KEY``), and
+says ``ANYWHERE`` to what would be remembered of the connection otherwise.
 """
 
 from __future__ import annotations
@@ -45,6 +48,26 @@ def receiver_of(session: Session) -> Receiver:
 def wait_key(rid: bytes) -> bytes:
     """What Q.GET waits for: no name that a topic would have."""
     return QUEUE_KEYS + rid
+
+
+def _held(session: Session, args: Args, at: int) -> dict[bytes, None]:
+    """The ids whose keys were shown: on this connection, or with this command, by ``KEY key`` from word ``at`` on.
+
+    Raises: QueueRefused; Refusal.
+    """
+    if len(args) == at:
+        return session.held
+    if len(args) != at + 2 or args[at].lower() != b"key":
+        raise Refusal(_SYNTAX)
+    return _with_key(session, args[1], args[at + 1])
+
+
+def _with_key(session: Session, id_word: bytes, key: bytes) -> dict[bytes, None]:
+    """Raises: QueueRefused, also for a key where none is asked for."""
+    id = ids.parse(id_word)
+    if not queues_of(session).engine.holds(id, key) or id is None:
+        raise QueueRefused
+    return {id: None}
 
 
 # -- what a client is shown -------------------------------------------------------------------------------------------
@@ -95,15 +118,18 @@ def _push(session: Session, what: int, rid: bytes, message: Message | None) -> N
 
 
 def new(session: Session, args: Args) -> bytes:
-    """Q.NEW [KEY rkey] [SKEY skey] [SUB] [TTL seconds] [PASSWORD word]: ``[rid, sid]``."""
+    """Q.NEW [KEY rkey] [SKEY skey] [SUB] [ANYWHERE] [TTL seconds] [PASSWORD word]: ``[rid, sid]``."""
     queues = queues_of(session)
     key = sender_key = None
-    password, ttl, subscribes = b"", NO_TTL, False
+    password, ttl, subscribes, holds = b"", NO_TTL, False, True
     words = iter(args[1:])
     for word in words:
         option = word.lower()
         if option == b"sub":
             subscribes = True
+            continue
+        if option == b"anywhere":
+            holds = False
             continue
         value = next(words, None)
         if value is None:
@@ -123,7 +149,8 @@ def new(session: Session, args: Args) -> bytes:
         raise QueueRefused
     queue, position = queues.engine.create(key, sender_key, ttl)
     session.rest_on(queues.engine, position)
-    session.held[queue.rid] = None
+    if holds:
+        session.held[queue.rid] = None
     if subscribes:
         queues.subscribe(receiver_of(session), queue)
     return b"*2\r\n$32\r\n%b\r\n$32\r\n%b\r\n" % (ids.wire(queue.rid), ids.wire(queue.sid))
@@ -131,34 +158,31 @@ def new(session: Session, args: Args) -> bytes:
 
 def auth(session: Session, args: Args) -> bytes:
     """Q.AUTH id key: from now on this connection holds what goes with the id."""
-    id = ids.parse(args[1])
-    if not queues_of(session).engine.holds(id, args[2]) or id is None:
-        raise QueueRefused
-    session.held[id] = None
+    session.held |= _with_key(session, args[1], args[2])
     return replies.OK
 
 
 def key(session: Session, args: Args) -> bytes:
-    """Q.KEY rid skey: senders have to show this key from now on. The same again is no mistake."""
+    """Q.KEY rid skey [KEY key]: senders have to show this key from now on. The same again is no mistake."""
     queues = queues_of(session)
-    queue = queues.engine.recipient(ids.parse(args[1]), session.held)
+    queue = queues.engine.recipient(ids.parse(args[1]), _held(session, args, 3))
     session.rest_on(queues.engine, queues.engine.secure(queue, args[2]))
     return replies.OK
 
 
 def off(session: Session, args: Args) -> bytes:
-    """Q.OFF rid: nothing more is accepted; what is there can still be received."""
+    """Q.OFF rid [KEY key]: nothing more is accepted; what is there can still be received."""
     queues = queues_of(session)
-    queue = queues.engine.recipient(ids.parse(args[1]), session.held)
+    queue = queues.engine.recipient(ids.parse(args[1]), _held(session, args, 2))
     session.rest_on(queues.engine, queues.engine.suspend(queue))
     return replies.OK
 
 
 def delete(session: Session, args: Args) -> bytes | Wait:
-    """Q.DEL rid: the queue and all its messages are gone before the answer."""
+    """Q.DEL rid [KEY key]: the queue and all its messages are gone before the answer."""
     queues = queues_of(session)
     engine = queues.engine
-    queue = engine.recipient(ids.parse(args[1]), session.held)
+    queue = engine.recipient(ids.parse(args[1]), _held(session, args, 2))
     if session.is_in_exec and engine.keeper is not engine:
         raise Refusal("ERR Q.DEL is not allowed inside a transaction where queues are journals")
     position = engine.delete(queue)
@@ -190,10 +214,10 @@ def delete(session: Session, args: Args) -> bytes | Wait:
 
 
 def info(session: Session, args: Args) -> bytes:
-    """Q.INFO rid: what is known of the queue."""
+    """Q.INFO rid [KEY key]: what is known of the queue."""
     queues = queues_of(session)
     engine = queues.engine
-    queue = engine.recipient(ids.parse(args[1]), session.held)
+    queue = engine.recipient(ids.parse(args[1]), _held(session, args, 2))
     head = engine.head(queue)
     session.rest_on(engine, engine.newest_position())
     session.rest_on(engine.keeper, engine.position_of(queue))
@@ -219,13 +243,16 @@ def info(session: Session, args: Args) -> bytes:
 
 
 def send(session: Session, args: Args) -> bytes:
-    """Q.SEND sid body [FLAGS f] [TTL seconds]: the message's id."""
+    """Q.SEND sid body [FLAGS f] [TTL seconds] [KEY key]: the message's id."""
     queues = queues_of(session)
     engine = queues.engine
-    queue = engine.sender(ids.parse(args[1]), session.held)
+    held = session.held
     flags, ttl = b"", NO_TTL
     if len(args) > 3:
-        flags, ttl = _sending(args)
+        flags, ttl, key = _sending(args)
+        if key is not None:
+            held = _with_key(session, args[1], key)
+    queue = engine.sender(ids.parse(args[1]), held)
     try:
         id, position = engine.send(queue, args[2], flags, ttl)
     except QuotaMet as problem:
@@ -242,8 +269,9 @@ def _has_come(session: Session, queues: Deliveries, queue: Queue) -> None:
     session.house.changed(wait_key(queue.rid))
 
 
-def _sending(args: Args) -> tuple[bytes, int]:
-    flags, ttl = b"", NO_TTL
+def _sending(args: Args) -> tuple[bytes, int, bytes | None]:
+    """Flags, seconds to live, and the key that was shown. Raises: Refusal."""
+    flags, ttl, key = b"", NO_TTL, None
     if len(args) % 2 == 0:
         raise Refusal(_SYNTAX)
     for at in range(3, len(args), 2):
@@ -252,9 +280,11 @@ def _sending(args: Args) -> tuple[bytes, int]:
             flags = args[at + 1]
         elif option == b"ttl":
             ttl = _seconds(args[at + 1])
+        elif option == b"key":
+            key = args[at + 1]
         else:
             raise Refusal(_SYNTAX)
-    return flags, ttl
+    return flags, ttl, key
 
 
 def _seconds(word: bytes) -> int:
@@ -268,9 +298,9 @@ def _seconds(word: bytes) -> int:
 
 
 def subscribe(session: Session, args: Args) -> bytes:
-    """Q.SUB rid: OK, and from now on messages are pushed, the next one when one was acknowledged."""
+    """Q.SUB rid [KEY key]: OK, and from now on messages are pushed, the next one when one was acknowledged."""
     queues = queues_of(session)
-    queue = queues.engine.recipient(ids.parse(args[1]), session.held)
+    queue = queues.engine.recipient(ids.parse(args[1]), _held(session, args, 2))
     if session.is_in_exec:
         raise Refusal("ERR Q.SUB is not allowed inside a transaction")
     head = queues.subscribe(receiver_of(session), queue)
@@ -282,50 +312,90 @@ def subscribe(session: Session, args: Args) -> bytes:
 
 
 def unsubscribe(session: Session, args: Args) -> bytes:
-    """Q.UNSUB rid: nothing more is pushed."""
+    """Q.UNSUB rid [KEY key]: nothing more is pushed."""
     queues = queues_of(session)
-    queue = queues.engine.recipient(ids.parse(args[1]), session.held)
+    queue = queues.engine.recipient(ids.parse(args[1]), _held(session, args, 2))
     queues.unsubscribe(receiver_of(session), queue.rid)
     return replies.OK
 
 
 def get(session: Session, args: Args) -> bytes | Wait:
-    """Q.GET rid [BLOCK milliseconds]: the head, without subscribing; nil if there is none. BLOCK 0 waits for ever."""
+    """Q.GET rid [BLOCK milliseconds] [ANYWHERE] [KEY key]: the head, without subscribing; nil if there is none.
+
+    BLOCK 0 waits for ever.
+    """
     queues = queues_of(session)
     id = ids.parse(args[1])
-    queue = queues.engine.recipient(id, session.held)
-    if len(args) not in (2, 4) or (len(args) == 4 and args[2].lower() != b"block"):
-        raise Refusal(_SYNTAX)
-    if len(args) == 4 and (not args[3].isdigit() or len(args[3]) > 13):
-        raise Refusal("ERR timeout is not an integer or out of range")
-    answer = _get(session, queues, queue)
+    milliseconds, is_anywhere, key = _getting(args)
+    held = session.held if key is None else _with_key(session, args[1], key)
+    queue = queues.engine.recipient(id, held)
+    answer = _get(session, queues, queue, is_anywhere)
     nothing = replies.null(session.version)
-    if answer is not None or len(args) == 2 or session.is_in_exec:
+    if answer is not None or milliseconds is None or session.is_in_exec:
         return nothing if answer is None else answer
 
     def attempt() -> bytes | None:
-        return _get(session, queues, queues.engine.recipient(id, session.held))
+        return _get(session, queues, queues.engine.recipient(id, held), is_anywhere)
 
-    milliseconds = int(args[3])
     return Wait((wait_key(queue.rid),), milliseconds / 1000 if milliseconds else None, attempt, nothing)
 
 
-def _get(session: Session, queues: Deliveries, queue: Queue) -> bytes | None:
-    message = queues.get(receiver_of(session), queue)
+def _getting(args: Args) -> tuple[int | None, bool, bytes | None]:
+    """How long to wait, whether nothing is remembered of it, and the key that was shown. Raises: Refusal."""
+    milliseconds, is_anywhere, key = None, False, None
+    words = iter(args[2:])
+    for word in words:
+        option = word.lower()
+        if option == b"anywhere":
+            is_anywhere = True
+            continue
+        value = next(words, None)
+        if value is None:
+            raise Refusal(_SYNTAX)
+        if option == b"block":
+            if not value.isdigit() or len(value) > 13:
+                raise Refusal("ERR timeout is not an integer or out of range")
+            milliseconds = int(value)
+        elif option == b"key":
+            key = value
+        else:
+            raise Refusal(_SYNTAX)
+    return milliseconds, is_anywhere, key
+
+
+def _get(session: Session, queues: Deliveries, queue: Queue, is_anywhere: bool) -> bytes | None:
+    if is_anywhere:
+        message, receiver = queues.engine.head(queue), session.receiver
+        if receiver is not None and queues.subscribers.get(queue.rid) is receiver:  # it asks what it has, and has it
+            receiver.given[queue.rid] = None if message is None else message.id
+    else:
+        message = queues.get(receiver_of(session), queue)
     session.rest_on(queues.engine.keeper, queues.engine.position_of(queue))
     return None if message is None else shown(message, session.version)
 
 
 def acknowledge(session: Session, args: Args) -> bytes:
-    """Q.ACK rid id: that message was received. The next one, or OK when there is none."""
+    """Q.ACK rid id [ANYWHERE] [KEY key]: that message was received. The next one, or OK when there is none.
+
+    ANYWHERE: it need not have been given to this connection. If it is not the head it is gone already.
+    """
     queues = queues_of(session)
-    queue = queues.engine.recipient(ids.parse(args[1]), session.held)
-    id = ids.parse(args[2])
-    if id is None or session.receiver is None:
+    is_anywhere = len(args) > 3 and args[3].lower() == b"anywhere"
+    queue = queues.engine.recipient(ids.parse(args[1]), _held(session, args, 4 if is_anywhere else 3))
+    id, receiver = ids.parse(args[2]), session.receiver
+    if is_anywhere and id is not None:
+        if receiver is None or queues.subscribers.get(queue.rid) is not receiver:
+            receiver = Receiver(_tell_nobody)
+        receiver.given[queue.rid] = id
+    if id is None or receiver is None:
         raise NoMessage
-    message, position = queues.acknowledge(session.receiver, queue, id)
+    message, position = queues.acknowledge(receiver, queue, id)
     session.rest_on(queues.engine.keeper, position)
     return replies.OK if message is None else shown(message, session.version)
+
+
+def _tell_nobody(what: int, rid: bytes, message: Message | None) -> None:
+    """For who is given something once, and never subscribes."""
 
 
 COMMANDS: dict[bytes, Handler] = {

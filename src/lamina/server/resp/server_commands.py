@@ -8,9 +8,10 @@ import platform
 import resource
 from collections.abc import Callable, Iterable
 
-from lamina.server.resp import help_texts, replies
+from lamina.server.resp import help_texts, info_sections, replies
 from lamina.server.resp.dispatch import HANDLERS, Handler
 from lamina.server.resp.glob import compile_glob
+from lamina.server.resp.guard import may_see_server
 from lamina.server.resp.help_texts import help_of
 from lamina.server.resp.replies import Map, Set, Simple, Value, Verbatim, encode
 from lamina.server.resp.session import Args, Refusal, Session, Wait
@@ -148,11 +149,12 @@ def _doc(facts: Facts) -> Map:
 
 
 def info(session: Session, args: Args) -> bytes:
-    """INFO [section ...]. A section that is not known is empty."""
+    """INFO [section ...]. A section that is not known is empty; those of the engines have to be asked for."""
     asked = {word.lower() for word in args[1:]} or {b"default"}
     if asked & {b"default", b"all", b"everything"}:
         asked |= _SECTIONS.keys()
-    shown = [_section(title, facts(session)) for name, (title, facts) in _SECTIONS.items() if name in asked]
+    sections = _SECTIONS | info_sections.SECTIONS | session.house.settings.sections
+    shown = [_section(title, facts(session)) for name, (title, facts) in sections.items() if name in asked]
     return encode(Verbatim(b"\r\n".join(shown)), session.version)
 
 
@@ -227,7 +229,7 @@ def _of_persistence(session: Session) -> dict[str, object]:
         "aof_enabled": 1,
         "aof_rewrite_in_progress": 0,
         "lamina_sync": settings.sync,
-        "lamina_folder": settings.folder,
+        "lamina_folder": settings.folder if may_see_server(session) else "",
     }
 
 

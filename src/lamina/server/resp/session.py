@@ -17,12 +17,15 @@ from lamina.engines.topics.topics import Topics
 from lamina.errors import LogClosed
 from lamina.log.writer import Log
 from lamina.server.resp.settings import Settings
+from lamina.server.security.gate import Gate
+from lamina.server.security.users import EVERYBODY, User
 
 if TYPE_CHECKING:
     from lamina.engines.queues.deliveries import Deliveries, Receiver
     from lamina.engines.topics.topic import Topic
     from lamina.engines.topics.why import WhyReport
     from lamina.server.resp.store_house import StoreHouse
+    from lamina.server.security.strangers import Stranger
 
 Args = list[bytes]
 Mark = tuple[Logged, int]
@@ -60,12 +63,19 @@ class House:
     """What all clients share."""
 
     def __init__(
-        self, topics: Topics, clock: Clock, settings: Settings | None = None, *, password: bytes | None = None
+        self,
+        topics: Topics,
+        clock: Clock,
+        settings: Settings | None = None,
+        *,
+        password: bytes | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        """``password``: in place of a gate that knows nothing else."""
         self.topics = topics
         self.clock = clock
         self.settings = settings or Settings()
-        self.password = password
+        self.gate = gate if gate is not None else Gate(password=password, clock=clock)
         self.changed: Callable[[bytes], None] = lambda key: None
         """Told of each key of which somebody may have waited for a change."""
         self.why: Callable[[bytes, Topic, str | None], WhyReport] | None = None
@@ -147,6 +157,8 @@ class Session:
         """What it was given from queues."""
         self.behind: list[tuple[bytes, Any, int]] = []
         """What is to be pushed behind the answer of the command that is being run."""
+        self.stranger: Stranger | None = None
+        """While it has not logged in: what it may do until then."""
         self.start_over()
 
     def start_over(self) -> None:
@@ -154,7 +166,7 @@ class Session:
         self.version = 2
         self.database = 0
         self.name = self.library_name = self.library_version = b""
-        self.is_known = self.house.password is None
+        self.become(None if self.house.gate.is_needed else EVERYBODY)
         self.says_nothing = False
         """CLIENT REPLY OFF."""
         self.skip_next = 0
@@ -164,6 +176,23 @@ class Session:
         """Ids of queues whose keys it has shown."""
         self.house.let_go_of_queues(self)
         self.forget_transaction()
+
+    def become(self, user: User | None) -> None:
+        """It has said who it is; None: it has to."""
+        self.user = user
+        self.is_known = user is not None
+        self.is_free = user is not None and user.may_everything and user.expires_ns is None
+        """Nothing has to be asked before a command of it is run."""
+        if user is not None and self.stranger is not None:
+            self.stranger.end()
+            self.stranger = None
+
+    def log_out(self) -> None:
+        """Its time is over, or it was taken off: what it was given goes, too."""
+        self.become(None)
+        self.held.clear()
+        self.house.let_go_of_queues(self)
+        self.is_spoiled = self.queue is not None
 
     def forget_transaction(self) -> None:
         self.queue: list[Args] | None = None

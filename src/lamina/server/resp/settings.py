@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from lamina._version import VERSION
 from lamina.units import KIB, MIB
@@ -52,6 +53,8 @@ class Settings:
     version: str = VERSION
     run_id: str = field(default_factory=lambda: secrets.token_hex(20))
     """Another one at every start."""
+    sections: dict[bytes, tuple[bytes, Callable[[Any], dict[str, object]]]] = field(default_factory=dict)
+    """More sections of INFO, by name, with their titles: of what this process serves at other doors."""
     node_sizes: dict[bytes, int] = field(
         default_factory=lambda: {b"stream-node-max-bytes": 4 * KIB, b"stream-node-max-entries": 100}
     )

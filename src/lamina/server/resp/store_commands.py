@@ -11,15 +11,17 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from lamina.engines.store.aio import rotated
+from lamina.engines.store.api import StorageInfo, storages_of
 from lamina.engines.store.view import Found, Snapshot
 from lamina.errors import LaminaError
 from lamina.server.resp import replies
 from lamina.server.resp.dispatch import Handler
+from lamina.server.resp.guard import may_read_storage
 from lamina.server.resp.replies import Map, Value
 from lamina.server.resp.session import Args, Refusal, Session, Wait
 from lamina.server.resp.store_house import StoreHouse
 from lamina.server.resp.store_past import Moment
-from lamina.server.resp.store_words import SYNTAX, Range, changes, number, scanned, storage
+from lamina.server.resp.store_words import SYNTAX, Range, changes, looked_at, number, scanned, storage, waited
 from lamina.units import MIB
 
 _OFF: Final = b"ERR the store is switched off (lamina serve --store)"
@@ -60,42 +62,41 @@ def write(session: Session, args: Args) -> bytes | Wait:
         later = await house.write(wanted)
         return lambda: answer(later)
 
-    return _later(session, write)
+    return later(session, write)
 
 
 def get(session: Session, args: Args) -> bytes | Wait:
-    """S.GET storage key [ASOF moment]: the value, or nil."""
+    """S.GET storage key [ASOF moment] [FULL]: the value, or nil; with FULL ``[value, major, minor, nanoseconds]``."""
     house = house_of(session)
-    if len(args) not in (3, 5) or (len(args) == 5 and args[3].lower() != b"asof"):
-        raise Refusal(SYNTAX)
     where, key = storage(args[1]), args[2]
-    if len(args) == 5:
-        moment = Moment.parse(args[4])
-        return _of_the_past(session, house, moment, lambda view: _value(session, view.entry(where, key)))
+    moment, is_full = looked_at(args, 3) if len(args) > 3 else (None, False)
+    if moment is not None:
+        return _of_the_past(session, house, moment, lambda view: _value(session, view.entry(where, key), is_full))
     if session.is_in_exec or house.can_read_now(session):
-        return _value(session, house.store.entry(where, key))
+        return _value(session, house.store.entry(where, key), is_full)
 
     async def find() -> bytes:
-        return _value(session, await house.entry(session, where, key))
+        return _value(session, await house.entry(session, where, key), is_full)
 
-    return _later(session, find)
+    return later(session, find)
 
 
 def scan(session: Session, args: Args) -> bytes | Wait:
-    """S.SCAN storage [FROM key] [TO key] [COUNT n] [ASOF moment]: ``[next, [key, value, key, value, ...]]``.
+    """S.SCAN storage [FROM key] [TO key] [COUNT n] [ASOF moment] [FULL]: ``[next, [key, value, key, value, ...]]``.
 
-    ``next`` is the key to go on FROM, nil when there is no more.
+    ``next`` is the key to go on FROM, nil when there is no more. With FULL each value is followed by its version, two
+    numbers, and its time.
     """
     house = house_of(session)
     wanted = scanned(args)
     if wanted.moment is not None:
         return _of_the_past(session, house, wanted.moment, lambda view: _page(session, view, wanted))
-    _not_in_exec(session, b"S.SCAN")
+    not_in_exec(session, b"S.SCAN")
 
     async def find() -> bytes:
         return await house.read(session, lambda: _page(session, house.store.snapshot(), wanted))
 
-    return _later(session, find)
+    return later(session, find)
 
 
 def epoch(session: Session, args: Args) -> bytes:
@@ -103,24 +104,27 @@ def epoch(session: Session, args: Args) -> bytes:
     store = house_of(session).store
     catalog = store.engine.catalog
     pairs: list[tuple[Value, Value]] = [
-        (b"current", _number(store.epoch)),
-        (b"durable", _number(store.last_epoch)),
-        (b"compacted", _number(catalog.epoch)),
+        (b"current", in_64_bits(store.epoch)),
+        (b"durable", in_64_bits(store.last_epoch)),
+        (b"compacted", in_64_bits(catalog.epoch)),
         (b"generation", catalog.generation),
     ]
     return replies.encode(Map(pairs), session.version)
 
 
 def rotate(session: Session, args: Args) -> bytes | Wait:
-    """S.ROTATE: ``[epoch, [file, ...]]``, the boundary and all rotated files."""
+    """S.ROTATE [BLOCK milliseconds]: ``[epoch, [file, ...], [file, ...]]``: the boundary, all rotated files, and those
+    that are new. Nil if the time was up before; they are rotated all the same."""
     house = house_of(session)
-    _not_in_exec(session, b"S.ROTATE")
+    seconds = waited(args, 1)
+    not_in_exec(session, b"S.ROTATE")
 
     async def rotate() -> bytes:
         done = await rotated(house.store.engine)
-        return replies.encode([_number(done.epoch), [name.encode() for name in done.files]], session.version)
+        names: list[Value] = [[name.encode() for name in each] for each in (done.files, done.new)]
+        return replies.encode([in_64_bits(done.epoch), *names], session.version)
 
-    return _later(session, rotate)
+    return later(session, rotate, seconds)
 
 
 def compact(session: Session, args: Args) -> bytes | Wait:
@@ -133,7 +137,7 @@ def compact(session: Session, args: Args) -> bytes | Wait:
     if len(args) == 2 and args[1].lower() == b"stop":
         return b":%d\r\n" % house.store.cancel_compaction()
     cleans, keep = _cleaning(args)
-    _not_in_exec(session, b"S.COMPACT")
+    not_in_exec(session, b"S.COMPACT")
     store = house.store
 
     def work() -> list[tuple[Value, Value]]:
@@ -146,22 +150,34 @@ def compact(session: Session, args: Args) -> bytes | Wait:
     async def compact() -> bytes:
         done = await house.compact(work)
         if cleans:
-            house.past.forget()  # or files that were removed would take up room yet
+            house.past.forget()  # or files that were removed would take up room yet; pins are gone soon enough
         return replies.encode(Map(done), session.version)
 
-    return _later(session, compact)
+    return later(session, compact)
 
 
 def storages(session: Session, args: Args) -> bytes | Wait:
-    """S.STORAGES: ``[storage, entries]`` of each."""
+    """S.STORAGES [ASOF moment] [FULL]: ``[storage, entries]`` of each that the user may read; with FULL also whether it
+    was added, 1 or 0."""
     house = house_of(session)
-    _not_in_exec(session, b"S.STORAGES")
+    moment, is_full = looked_at(args, 1)
+
+    def shown(found: list[StorageInfo]) -> bytes:
+        facts: list[Value] = [
+            [b"%d" % each.storage, each.entries, *([int(each.is_added)] if is_full else [])]
+            for each in found
+            if may_read_storage(session, each.storage)
+        ]
+        return replies.encode(facts, session.version)
+
+    if moment is not None:
+        return _of_the_past(session, house, moment, lambda view: shown(storages_of(view)))
+    not_in_exec(session, b"S.STORAGES")
 
     async def count() -> bytes:
-        found = await house.read(session, house.store.storages)
-        return replies.encode([[b"%d" % each.storage, each.entries] for each in found], session.version)
+        return shown(await house.read(session, house.store.storages))
 
-    return _later(session, count)
+    return later(session, count)
 
 
 # -- what they have in common -----------------------------------------------------------------------------------------
@@ -181,22 +197,28 @@ def _cleaning(args: Args) -> tuple[bool, int | None]:
 
 
 def _of_the_past(session: Session, house: StoreHouse, moment: Moment, work: Callable[[Snapshot], bytes]) -> Wait:
-    _not_in_exec(session, b"ASOF")
+    not_in_exec(session, b"ASOF")
 
     async def find() -> bytes:
         await house.sees_its_own(session)  # its own epoch may be the one it asks for
         return await house.past.read(moment, work)
 
-    return _later(session, find)
+    return later(session, find)
 
 
-def _not_in_exec(session: Session, what: bytes) -> None:
+def not_in_exec(session: Session, what: bytes) -> None:
     if session.is_in_exec:
         raise Refusal(b"ERR %b is not allowed inside a transaction" % what)
 
 
-def _later(session: Session, work: Callable[[], Awaitable[bytes | Callable[[], bytes]]]) -> Wait:
-    """The answer is what ``work`` gives, or a call of that when it is the answer's turn.
+def later(
+    session: Session,
+    work: Callable[[], Awaitable[bytes | Callable[[], bytes]]],
+    seconds: float | None = None,
+    *,
+    must_finish: bool = True,
+) -> Wait:
+    """The answer is what ``work`` gives, or a call of that when it is the answer's turn; nil if that takes longer.
 
     A client that says no more is answered all the same; one that is gone is not waited for.
     """
@@ -216,7 +238,7 @@ def _later(session: Session, work: Callable[[], Awaitable[bytes | Callable[[], b
             raise answer.with_traceback(None)
         return answer() if callable(answer) else answer
 
-    return Wait((), None, attempt, replies.null(session.version), happens, must_finish=True)
+    return Wait((), seconds, attempt, replies.null(session.version), happens, must_finish=must_finish)
 
 
 def _page(session: Session, view: Snapshot, wanted: Range) -> bytes:
@@ -225,24 +247,33 @@ def _page(session: Session, view: Snapshot, wanted: Range) -> bytes:
     found: list[Value] = []
     size = 0
     following: bytes | None = None
-    for entry in entries:
-        if len(found) >= 2 * wanted.most or (found and size + len(entry.key) + len(entry.value) > _MOST_BYTES):
+    for count, entry in enumerate(entries):
+        if count >= wanted.most or (count and size + len(entry.key) + len(entry.value) > _MOST_BYTES):
             following = entry.key
             break
         found += (entry.key, entry.value)
+        if wanted.is_full:
+            found += _stamp(entry)
         size += len(entry.key) + len(entry.value)
     return replies.encode([following, found], session.version)
 
 
-def _value(session: Session, found: Found | None) -> bytes:
-    return replies.null(session.version) if found is None else replies.bulk(found.value)
+def _value(session: Session, found: Found | None, is_full: bool) -> bytes:
+    if found is None:
+        return replies.null(session.version)
+    return replies.encode([found.value, *_stamp(found)], session.version) if is_full else replies.bulk(found.value)
+
+
+def _stamp(found: Found) -> tuple[int | bytes, int | bytes, int | bytes]:
+    """Its version, and when it was written."""
+    return in_64_bits(found.version[0]), in_64_bits(found.version[1]), in_64_bits(found.time_ns)
 
 
 def _epoch(epoch: int) -> bytes:
     return replies.integer(epoch) if epoch <= _MOST_INTEGER else replies.bulk(b"%d" % epoch)
 
 
-def _number(number: int) -> int | bytes:
+def in_64_bits(number: int) -> int | bytes:
     """Clients take integers of 63 bits and a sign; what is larger is text."""
     return number if number <= _MOST_INTEGER else b"%d" % number
 
@@ -250,7 +281,7 @@ def _number(number: int) -> int | bytes:
 def _fact(value: Any) -> Value:
     if isinstance(value, tuple):
         return [name.encode() for name in value]
-    return value if isinstance(value, float) else _number(int(value))
+    return value if isinstance(value, float) else in_64_bits(int(value))
 
 
 COMMANDS: dict[bytes, Handler] = {

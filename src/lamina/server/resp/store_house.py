@@ -119,6 +119,11 @@ class StoreHouse:
         self.past = Past(store, self._threads)
 
     @property
+    def opened_store(self) -> Store | None:
+        """None until a command has opened it."""
+        return self._store
+
+    @property
     def store(self) -> Store:
         """Once it was opened."""
         assert self._store is not None  # ``opened``
@@ -134,7 +139,7 @@ class StoreHouse:
         """Give up what takes long. Returns at once."""
         if self._store is not None:
             threading.Thread(target=self._store.compactions.stop, daemon=True).start()
-            self.past.forget()
+            self.past.forget(pins=True)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 Making such a view reads all files behind a catalog. Who pages through one asks for the same epoch again and again, so
 the last two are kept until nobody has asked for them for half a minute; they hold memory and files that are removed.
+The store as it is now costs nothing to keep: who is going to page through it has it pinned, and reads as of its epoch.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from lamina.engines.store import as_of
 from lamina.engines.store.api import Store
 from lamina.engines.store.codec import MOST
 from lamina.engines.store.view import Snapshot
-from lamina.errors import BadOption
+from lamina.errors import BadEntry, BadOption
 from lamina.server.resp.session import Refusal
 from lamina.server.resp.store_threads import Threads
 from lamina.units import parse_time
 
 _KEPT: Final = 2
 _KEPT_S: Final = 30.0
+_PINS: Final = 32
 _TIMES: Final = 16  # moments of which the epoch is remembered
 _MILLISECONDS: Final = re.compile(rb"([0-9]{1,15})ms").fullmatch
+_NANOSECONDS: Final = re.compile(rb"([0-9]{1,20})ns").fullmatch
 _DATE: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?").fullmatch
 
 T = TypeVar("T")
@@ -42,6 +45,8 @@ class Moment(NamedTuple):
             return cls(int(word), None)
         if found := _MILLISECONDS(word):
             return cls(0, int(found[1]) * 1_000_000)
+        if found := _NANOSECONDS(word):
+            return cls(0, int(found[1]))
         try:
             if _DATE(word):
                 return cls(0, parse_time(word.decode("ascii", "replace")))
@@ -62,11 +67,32 @@ class Past:
         self._views: dict[int, Snapshot] = {}  # by epoch, the one that was last asked for at the end
         self._epochs: dict[int, int] = {}  # by time
         self._timer: asyncio.TimerHandle | None = None
+        self._pins: dict[int, Snapshot] = {}  # as ``_views``
+        self._pin_timer: asyncio.TimerHandle | None = None
+
+    async def pin(self) -> int:
+        """Keep the store as it is now, for a while. Returns its epoch, by which it is read."""
+        pinned = self._store.engine.pinned
+        epoch, view = await self._threads.in_turn(self._reading, lambda: self._threads.run(pinned))
+        self._keep_pin(epoch, view)
+        return epoch
+
+    async def found(self, moment: Moment) -> int:
+        """The epoch of a moment, which can be read. Raises: as ``read``."""
+        if moment.time_ns is not None and moment.time_ns > self._store.engine.clock.now_ns():
+            raise BadEntry("that moment is yet to come", hint="give a time that has passed")
+        epoch = await self._epoch(moment)
+        await self.read(Moment(epoch, None), lambda view: None)
+        return epoch
 
     async def read(self, moment: Moment, work: Callable[[Snapshot], T]) -> T:
         """Do ``work``, elsewhere, with the store as it was. Raises: TooOld; BadEntry; Corruption, DiskError."""
         threads = self._threads
-        view = await threads.in_turn(self._one, lambda: self._view(moment))
+        view = self._pins.get(moment.epoch) if moment.time_ns is None else None
+        if view is not None:
+            self._keep_pin(moment.epoch, view)
+        else:
+            view = await threads.in_turn(self._one, lambda: self._view(moment))
         return await threads.in_turn(self._reading, lambda: threads.run(lambda: work(view)))
 
     async def _view(self, moment: Moment) -> Snapshot:
@@ -100,8 +126,25 @@ class Past:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(_KEPT_S, self.forget)
 
-    def forget(self) -> None:
-        """Keep nothing. Who reads goes on reading."""
+    def _keep_pin(self, epoch: int, view: Snapshot) -> None:
+        self._pins.pop(epoch, None)
+        self._pins[epoch] = view
+        while len(self._pins) > _PINS:
+            del self._pins[next(iter(self._pins))]
+        if self._pin_timer is not None:
+            self._pin_timer.cancel()
+        self._pin_timer = asyncio.get_running_loop().call_later(_KEPT_S, self._forget_pins)
+
+    def _forget_pins(self) -> None:
+        if self._pin_timer is not None:
+            self._pin_timer.cancel()
+            self._pin_timer = None
+        self._pins.clear()
+
+    def forget(self, *, pins: bool = False) -> None:
+        """Keep nothing of the past; with ``pins`` nothing at all. Who reads goes on reading."""
+        if pins:
+            self._forget_pins()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -16,6 +16,7 @@ _NO_STORAGE: Final = b"ERR a storage is a number from 0 to 18446744073709551615"
 COUNT: Final = 100
 """Entries in one answer of S.SCAN, unless another number is asked for."""
 MOST_COUNT: Final = 10_000
+_MOST_WAIT_MS: Final = 10**13
 
 _WORDS_BEHIND: Final = {b"put": 2, b"del": 1, b"clear": 0, b"add": 0, b"drop": 0, b"in": 1, b"nowait": 0}
 _AROUND: Final = 64  # bytes of an entry beside its own
@@ -87,15 +88,22 @@ class Range(NamedTuple):
     most: int
     """Entries in one answer."""
     moment: Moment | None
+    is_full: bool = False
+    """Versions and times, too."""
 
 
 def scanned(args: Args) -> Range:
     """Raises: Refusal."""
-    start, end, count, moment = b"", None, COUNT, None
-    if len(args) % 2:
-        raise Refusal(SYNTAX)
-    for at in range(2, len(args), 2):
-        option, value = args[at].lower(), args[at + 1]
+    start, end, count, moment, is_full = b"", None, COUNT, None, False
+    words = iter(args[2:])
+    for word in words:
+        option = word.lower()
+        if option == b"full":
+            is_full = True
+            continue
+        value = next(words, None)
+        if value is None:
+            raise Refusal(SYNTAX)
         if option == b"from":
             start = value
         elif option == b"to":
@@ -108,7 +116,34 @@ def scanned(args: Args) -> Range:
             moment = Moment.parse(value)
         else:
             raise Refusal(SYNTAX)
-    return Range(storage(args[1]), start, end, count, moment)
+    return Range(storage(args[1]), start, end, count, moment, is_full)
+
+
+def looked_at(args: Args, at: int) -> tuple[Moment | None, bool]:
+    """``[ASOF moment] [FULL]`` from word ``at`` on. Raises: Refusal."""
+    moment, is_full = None, False
+    words = iter(args[at:])
+    for word in words:
+        option = word.lower()
+        if option == b"full":
+            is_full = True
+        elif option == b"asof" and (value := next(words, None)) is not None:
+            moment = Moment.parse(value)
+        else:
+            raise Refusal(SYNTAX)
+    return moment, is_full
+
+
+def waited(args: Args, at: int) -> float | None:
+    """Seconds of ``[BLOCK milliseconds]`` from word ``at`` on; None: for ever. Raises: Refusal."""
+    if len(args) == at:
+        return None
+    if len(args) != at + 2 or args[at].lower() != b"block":
+        raise Refusal(SYNTAX)
+    milliseconds = number(args[at + 1])
+    if milliseconds >= _MOST_WAIT_MS:
+        raise Refusal(_NOT_A_NUMBER)
+    return milliseconds / 1000 if milliseconds else None
 
 
 def storage(word: bytes) -> int:

@@ -81,7 +81,7 @@ class _Asked(NamedTuple):
 
 
 def xread(session: Session, args: Args) -> bytes | Wait:
-    count, block_ms, keys, texts = _parse(args)
+    count, block_ms, keys, texts = parse(args)
     wanted = [_asked(session, key, text) for key, text in zip(keys, texts, strict=True)]
     nothing = replies.null_array(session.version)
     may_wait = block_ms is not None and not session.is_in_exec
@@ -173,8 +173,8 @@ def _asked(session: Session, key: bytes, text: bytes) -> _Asked:
     return _Asked(key, EntryId(last + 1), goes_on=last != ids.FIRST)
 
 
-def _parse(args: Args) -> tuple[int | None, int | None, list[bytes], list[bytes]]:
-    """COUNT, the milliseconds of BLOCK, keys, and as many ids. Raises: Refusal."""
+def parse(args: Args) -> tuple[int | None, int | None, list[bytes], list[bytes]]:
+    """COUNT, the milliseconds of BLOCK, keys, and as many ids: guard.py looks at the keys. Raises: Refusal."""
     count: int | None = None
     block_ms: int | None = None
     at = 1

@@ -165,6 +165,11 @@ _CONNECTION = (
         _connection("reply", 3, _TALK, "3.2.0", "Whether commands are answered."),
         _connection("help", 2, _ANY_TIME, "5.0.0", _HELP),
     ),
+    _over(
+        _server("acl", -2, "", "6.0.0", "All about users."),
+        _server("whoami", 2, _TALK, "6.0.0", "The name of the user of this connection."),
+        _server("users", 2, _ADMIN, "6.0.0", "The names of all users."),
+    ),
 )
 
 _SERVER = (
@@ -293,15 +298,15 @@ _queue = partial(_facts, group="queue")
 _QUEUES = (
     _queue("q.new", -1, "write denyoom fast", "0.1.0", "Make a queue: the ids of its recipient and its senders."),
     _queue("q.auth", 3, "fast", "0.1.0", "Show the key of an id."),
-    _queue("q.key", 3, "write fast", "0.1.0", "Set the key that senders have to show."),
+    _queue("q.key", -3, "write fast", "0.1.0", "Set the key that senders have to show."),
     _queue("q.send", -3, "write denyoom fast", "0.1.0", "Send a message."),
-    _queue("q.sub", 2, "fast", "0.1.0", "Have the messages of a queue pushed, one at a time."),
-    _queue("q.unsub", 2, "fast", "0.1.0", "Have nothing of a queue pushed any more."),
+    _queue("q.sub", -2, "fast", "0.1.0", "Have the messages of a queue pushed, one at a time."),
+    _queue("q.unsub", -2, "fast", "0.1.0", "Have nothing of a queue pushed any more."),
     _queue("q.get", -2, "blocking", "0.1.0", "The message that is next."),
-    _queue("q.ack", 3, "write fast", "0.1.0", "Say that a message was received: the next one."),
-    _queue("q.off", 2, "write fast", "0.1.0", "Have a queue accept nothing more."),
-    _queue("q.del", 2, "write", "0.1.0", "Delete a queue and its messages."),
-    _queue("q.info", 2, "fast", "0.1.0", "What is known of a queue."),
+    _queue("q.ack", -3, "write fast", "0.1.0", "Say that a message was received: the next one."),
+    _queue("q.off", -2, "write fast", "0.1.0", "Have a queue accept nothing more."),
+    _queue("q.del", -2, "write", "0.1.0", "Delete a queue and its messages."),
+    _queue("q.info", -2, "fast", "0.1.0", "What is known of a queue."),
 )
 
 _store = partial(_facts, group="store")
@@ -311,14 +316,19 @@ _STORE = (
     _store("s.get", -3, "readonly fast", "0.1.0", "The value of a key of the store, now or as of an earlier moment."),
     _store("s.scan", -2, "readonly", "0.1.0", "Entries of the store in order of their keys, some at a time."),
     _store("s.epoch", 1, "readonly fast", "0.1.0", "The present epoch of the store, and the last that is durable."),
-    _store("s.rotate", 1, "admin", "0.1.0", "Rotate the files of the store."),
+    _store("s.rotate", -1, "admin", "0.1.0", "Rotate the files of the store."),
     _store("s.compact", -1, "admin", "0.1.0", "Compact the store now."),
-    _store("s.storages", 1, "readonly", "0.1.0", "The storages, and how many entries each has."),
+    _store("s.storages", -1, "readonly", "0.1.0", "The storages, and how many entries each has."),
+    _store("s.snapshot", -1, "readonly", "0.1.0", "The epoch of what can be read now, to page through it."),
+    _store("s.wait", -2, "blocking", "0.1.0", "Wait until an epoch of the store is durable."),
+    _store("s.switch", -1, "write fast", "0.1.0", "End the present epoch of the store: the next one."),
+    _store("s.clean", -1, "admin", "0.1.0", "Remove files of the store that are obsolete."),
 )
 
 _OWN = (
     _facts("l.why", -2, "readonly", "0.1.0", "Why a topic is as large as it is.", group="lamina", access="RO"),
     _facts("l.dump", 2, "admin", "0.1.0", "Dump the queues now.", group="lamina"),
+    _facts("l.queues", 1, "admin fast", "0.1.0", "How many queues and messages there are.", group="lamina"),
 )  # fmt: skip
 
 FACTS: Final[dict[bytes, Facts]] = {

@@ -123,7 +123,7 @@ cdef object _lease(const uint8_t **cursor):
     if not 0 <= wait <= MOST_WAIT or not _read_line_end(&at):
         return None
     cursor[0] = at
-    return new(Lease, ((PyUnicode_DecodeASCII(<const char *> name, name_size, NULL),), wait, 1))
+    return new(Lease, ((PyUnicode_DecodeASCII(<const char *> name, name_size, NULL),), wait, 1, False))
 
 
 cdef object _complete(const uint8_t **cursor, const uint8_t *end):

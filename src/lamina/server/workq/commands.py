@@ -43,6 +43,7 @@ class Lease(NamedTuple):
     names: tuple[str, ...]  # at least one; a name may be there twice
     wait: int
     most: int = 1  # 1 .. 1000
+    tells_attempts: bool = False  # unknown to workq: which attempt each job is in
 
 
 class Complete(NamedTuple):
@@ -109,6 +110,24 @@ class InspectState(NamedTuple):
     limit: int
 
 
+class InspectView(NamedTuple):
+    """All that is known of a job; unknown to workq, as the two below."""
+
+    id: bytes
+
+
+class InspectViews(NamedTuple):
+    name: str
+    state: str
+    offset: int
+    limit: int
+
+
+class InspectQueueViews(NamedTuple):
+    offset: int
+    limit: int
+
+
 STATES = ("ready", "scheduled", "leased", "completed", "failed")
 
 
@@ -142,6 +161,13 @@ class Resume(NamedTuple):
     name: str
 
 
+class Auth(NamedTuple):
+    """Who the client is; unknown to workq."""
+
+    user: bytes
+    token: bytes
+
+
 class Refusal(NamedTuple):
     """What was sent is no command: answer ``-CLIENT-ERROR <text>`` in its place."""
 
@@ -165,10 +191,14 @@ Command: TypeAlias = (
     | InspectScheduled
     | InspectJob
     | InspectState
+    | InspectView
+    | InspectViews
+    | InspectQueueViews
     | Touch
     | Release
     | Redrive
     | Pause
     | Resume
+    | Auth
     | Refusal
 )

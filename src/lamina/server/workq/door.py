@@ -18,19 +18,26 @@ from lamina.engines.jobs.job import AT_LEASED, AT_READY, AT_SCHEDULED, PLACES, J
 from lamina.engines.jobs.waiting import LeaseWaiter
 from lamina.errors import JobNotFound, LaminaError
 from lamina.server.client import Client
+from lamina.server.security.gate import Changes, Gate
+from lamina.server.security.strangers import Stranger, Strangers
+from lamina.server.security.users import EVERYBODY, User
 from lamina.server.workq import commands as c
-from lamina.server.workq import replies
+from lamina.server.workq import replies, views
 from lamina.server.workq.answers import Answers
+from lamina.server.workq.guard import MayNot, check, readable
 from lamina.server.workq.parse import Parser
 
 _MOST_SHOWN = 4 << 20  # bytes of payloads in one inspect
+_EXPIRED_EVERY_S = 1.0
 
 
 class WorkqDoor:
     """What the connections share. Make one per engine, on its loop."""
 
-    def __init__(self, engine: JobEngine, *, max_connections: int = 10_000) -> None:
+    def __init__(self, engine: JobEngine, *, max_connections: int = 10_000, gate: Gate | None = None) -> None:
+        """``gate``: whom it lets in; None: everybody."""
         self.engine = engine
+        self.gate = gate if gate is not None else Gate()
         self.loop = asyncio.get_running_loop()
         self.answers = Answers(engine, self.loop)
         self.connections: set[Connection] = set()
@@ -40,6 +47,11 @@ class WorkqDoor:
         self._timer: asyncio.TimerHandle | None = None
         engine.on_due = self._come_at_due
         self._come_at_due()
+        self.strangers = Strangers(self.loop)
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        if self.gate.is_needed:
+            self._send_expired_away()
+        self.gate.listen(self._users_changed)
 
     def __call__(self) -> Connection:
         """A protocol for a new connection."""
@@ -71,10 +83,30 @@ class WorkqDoor:
             # asyncio's clocks do not like far ends; waking once an hour costs nothing.
             self._timer = self.loop.call_later(min(wait, 3600), self._tick)
 
+    def _send_expired_away(self) -> None:
+        """Also those who wait, and give no command that would be refused."""
+        now_ns = self.gate.now_ns()
+        for connection in list(self.connections):
+            if connection.user is not None and connection.user.is_expired(now_ns):
+                connection.send_away()
+        self._expiry_timer = self.loop.call_later(_EXPIRED_EVERY_S, self._send_expired_away)
+
+    def _users_changed(self, changes: Changes) -> None:
+        for connection in list(self.connections):
+            before = connection.user
+            user = self.gate.stays(before, changes)
+            if before is not None and user is not before:
+                connection.send_away()
+                connection.become(user)
+        if self._expiry_timer is None and self.gate.is_needed:
+            self._send_expired_away()
+
     async def close(self) -> None:
         """Let every answer that is due go out, then hang up."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         self.engine.on_due = None
         for connection in self.connections:
             connection.stop()
@@ -90,12 +122,105 @@ class Connection(Client):
         super().__init__(door, replies.TOO_MANY)
         self.engine = door.engine
         self.parser = Parser()
+        self.user: User | None
+        self.handlers: dict[type, Callable[[Connection, Any], None]]
+        self.stranger: Stranger | None = None
+        self.has_sent_much = False  # before it has logged in
+        self.become(None if door.gate.is_needed else EVERYBODY)
+
+    # -- who it is -----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self.user is None:
+            self._watch_stranger()
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        super().connection_lost(problem)
+        if self.stranger is not None:
+            self.stranger.end()
+
+    def become(self, user: User | None) -> None:
+        """It has said who it is; None: it has to. Who may do everything pays nothing for there being others."""
+        self.user = user
+        if user is None:
+            self.handlers, self.has_sent_much = _OF_STRANGERS, False
+            return
+        self.handlers = _HANDLERS if user.may_everything and user.expires_ns is None else _GUARDED
+        if self.stranger is not None:
+            self.stranger.end()
+            self.stranger = None
+
+    def send_away(self) -> None:
+        """Whoever it was may not be that any more: it waits for nothing, and has to log in again."""
+        self.become(None)
+        if self.give_up():
+            self.say(replies.NO_AUTH)
+            self.answers.flush_soon(self)
+            self.door.loop.call_soon(self.work)
+        if self.stranger is None:
+            self._watch_stranger()
+
+    def _watch_stranger(self) -> None:
+        host = self.transport.get_extra_info("peername") if self.transport is not None else None
+        address = str(host[0]) if isinstance(host, tuple) and host else ""
+        self.stranger = self.door.strangers.watch(address, self._too_late)
+        if self.stranger is None:
+            self._refuse_stranger(replies.TOO_MANY_STRANGERS)
+
+    def _too_late(self) -> None:
+        self._refuse_stranger(replies.TOO_LATE)
+
+    def _refuse_stranger(self, reply: bytes) -> None:
+        if self.transport is not None and self.user is None and not self.is_closing:
+            self._throw_away()
+            self.parser.is_closed = self.is_closing = True
+            self.say(reply)
+            self.answers.flush_soon(self)
+
+    def _auth(self, command: c.Auth) -> None:
+        user = self.door.gate.login(command.user, command.token)
+        if user is not None:
+            self.become(user)
+        self.say(replies.OK if user is not None else replies.BAD_AUTH)
+
+    def _strange(self, command: c.Command) -> None:
+        if self.has_sent_much:
+            self._refuse_stranger(replies.TOO_MUCH)
+        else:
+            self.say(replies.NO_AUTH)
+
+    def _strange_auth(self, command: c.Auth) -> None:
+        """What came behind it at once counts only if it is wrong."""
+        self._auth(command)
+        if self.user is None and self.has_sent_much:
+            self._refuse_stranger(replies.TOO_MUCH)
+
+    def _guarded(self, command: c.Command) -> None:
+        """Of one who may do some things, or for some time."""
+        user = self.user
+        if user is None or user.is_expired(self.door.gate.now_ns()):
+            self.send_away()
+            self.say(replies.NO_AUTH)
+            return
+        try:
+            allowed = command if user.may_everything else check(user, self.engine, command)
+        except MayNot:
+            self.say(replies.NOT_ALLOWED)
+            return
+        _HANDLERS[type(command)](self, allowed)
+
+    # -- commands ------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
+        if self.stranger is not None:
+            self.has_sent_much = self.stranger.sent(len(data))
         self.backlog.extend(self.parser.feed(data))
         if self.parser.is_closed:
             self.is_closing = True
             self.unread.clear()
+        elif self.user is None and self.has_sent_much and not self.backlog:
+            self._refuse_stranger(replies.TOO_MUCH)
 
     def feed_end(self) -> None:
         if not self.parser.is_closed:
@@ -103,7 +228,7 @@ class Connection(Client):
 
     def run(self, command: c.Command) -> None:
         try:
-            _HANDLERS[type(command)](self, command)
+            self.handlers[type(command)](self, command)
         except LaminaError as problem:
             self.say_seen(replies.error(problem))
 
@@ -159,7 +284,7 @@ class Connection(Client):
     def _lease(self, command: c.Lease) -> None:
         jobs, position = self.engine.lease(command.names, command.most)
         if jobs:
-            self.say(replies.leased(jobs), position)
+            self.say(_leased(command, jobs), position)
         elif command.wait and not self.has_ended:
             self._wait_for_job(command)
         else:
@@ -172,7 +297,7 @@ class Connection(Client):
         def take(jobs: list[Job], position: int) -> None:
             if self.transport is None:  # the client left while another thread handed them over
                 self._give_back(jobs)
-            self._go_on(timer, replies.leased(jobs), position)
+            self._go_on(timer, _leased(command, jobs), position)
 
         def time_is_up() -> None:
             if self.engine.leave(waiter):
@@ -274,7 +399,7 @@ class Connection(Client):
         self.say_seen(replies.NOT_FOUND if queue is None else replies.queues([queue]))
 
     def _inspect_queues(self, command: c.InspectQueues) -> None:
-        names = sorted(self.engine.state.queues)[command.offset : command.offset + command.limit]
+        names = readable(self.user, sorted(self.engine.state.queues))[command.offset : command.offset + command.limit]
         self.say_seen(replies.queues([self.engine.state.queues[name] for name in names]))
 
     def _inspect_jobs(self, command: c.InspectJobs) -> None:
@@ -294,6 +419,21 @@ class Connection(Client):
 
     def _inspect_job(self, command: c.InspectJob) -> None:
         self.say_seen(replies.jobs([self.engine.job(command.id)]))
+
+    def _inspect_view(self, command: c.InspectView) -> None:
+        self.say_seen(views.job(self.engine, command.id))
+
+    def _inspect_views(self, command: c.InspectViews) -> None:
+        place = PLACES.index(command.state)
+        self.say_seen(views.jobs(self.engine, command.name, place, command.offset, command.limit))
+
+    def _inspect_queue_views(self, command: c.InspectQueueViews) -> None:
+        names = readable(self.user, sorted(self.engine.state.queues))[command.offset : command.offset + command.limit]
+        self.say_seen(views.queues(self.engine, names))
+
+
+def _leased(command: c.Lease, jobs: Sequence[Job]) -> bytes:
+    return views.leased(jobs) if command.tells_attempts else replies.leased(jobs)
 
 
 def _up_to(size: int, jobs: Sequence[Job]) -> Sequence[Job]:
@@ -319,6 +459,7 @@ _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
     c.Redrive: Connection._redrive,
     c.Pause: Connection._pause,
     c.Resume: Connection._resume,
+    c.Auth: Connection._auth,
     c.Refusal: Connection._refuse,
     c.InspectServer: Connection._inspect_server,
     c.InspectQueue: Connection._inspect_queue,
@@ -327,4 +468,11 @@ _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
     c.InspectScheduled: Connection._inspect_scheduled,
     c.InspectState: Connection._inspect_state,
     c.InspectJob: Connection._inspect_job,
+    c.InspectView: Connection._inspect_view,
+    c.InspectViews: Connection._inspect_views,
+    c.InspectQueueViews: Connection._inspect_queue_views,
 }
+_OF_STRANGERS: dict[type, Callable[[Connection, Any], None]]
+_OF_STRANGERS = dict.fromkeys(_HANDLERS, Connection._strange) | {c.Auth: Connection._strange_auth}
+_GUARDED: dict[type, Callable[[Connection, Any], None]]
+_GUARDED = dict.fromkeys(_HANDLERS, Connection._guarded) | {c.Auth: Connection._auth}

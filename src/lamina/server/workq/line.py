@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from lamina.server.workq import fields
 from lamina.server.workq.commands import (
     Add,
+    Auth,
     Bury,
     Command,
     Complete,
@@ -21,9 +22,12 @@ from lamina.server.workq.commands import (
     InspectJobs,
     InspectQueue,
     InspectQueues,
+    InspectQueueViews,
     InspectScheduled,
     InspectServer,
     InspectState,
+    InspectView,
+    InspectViews,
     Lease,
     Pause,
     Redrive,
@@ -198,10 +202,11 @@ WITH_PAYLOAD: Final = {
 
 
 def _lease(words: Words, flags: Flags) -> Lease:
-    _expect(len(words) >= 2 and flags.keys() <= {b"max"})
+    _expect(len(words) >= 2 and flags.keys() <= {b"max", b"attempts"})
     wait = fields.wait(words[-1])
     most = fields.most(flags[b"max"]) if b"max" in flags else 1
-    return Lease(fields.names(words[:-1]), wait, most)
+    tells_attempts = b"attempts" in flags and fields.unsigned(flags[b"attempts"], 0, 1, BAD_FLAGS) == 1
+    return Lease(fields.names(words[:-1]), wait, most, tells_attempts)
 
 
 def _delete(words: Words, flags: Flags) -> Delete:
@@ -241,6 +246,11 @@ def _resume(words: Words, flags: Flags) -> Resume:
     return Resume(fields.name(words[0]))
 
 
+def _auth(words: Words, flags: Flags) -> Auth:
+    _expect(len(words) == 2 and not flags)
+    return Auth(*words)
+
+
 # -- inspect -------------------------------------------------------------------------------------------------------
 
 
@@ -278,6 +288,18 @@ def _inspect_state(name: bytes, state: bytes, offset: bytes, limit: bytes) -> In
     return InspectState(fields.name(name), fields.state(state), fields.offset(offset), fields.limit(limit))
 
 
+def _inspect_view(id: bytes) -> InspectView:
+    return InspectView(fields.job_id(id))
+
+
+def _inspect_views(name: bytes, state: bytes, offset: bytes, limit: bytes) -> InspectViews:
+    return InspectViews(fields.name(name), fields.state(state), fields.offset(offset), fields.limit(limit))
+
+
+def _inspect_queue_views(offset: bytes, limit: bytes) -> InspectQueueViews:
+    return InspectQueueViews(fields.offset(offset), fields.limit(limit))
+
+
 _OBJECTS: Final[dict[bytes, tuple[int, Callable[..., Command]]]] = {
     b"server": (0, InspectServer),
     b"queue": (1, _inspect_queue),
@@ -286,6 +308,9 @@ _OBJECTS: Final[dict[bytes, tuple[int, Callable[..., Command]]]] = {
     b"scheduled-jobs": (3, _inspect_scheduled),
     b"job": (1, _inspect_job),
     b"state": (4, _inspect_state),
+    b"view": (1, _inspect_view),
+    b"views": (4, _inspect_views),
+    b"queue-views": (2, _inspect_queue_views),
 }
 
 _PLAIN: Final[dict[bytes, Callable[[Words, Flags], Command]]] = {
@@ -298,4 +323,5 @@ _PLAIN: Final[dict[bytes, Callable[[Words, Flags], Command]]] = {
     b"redrive": _redrive,
     b"pause": _pause,
     b"resume": _resume,
+    b"auth": _auth,
 }

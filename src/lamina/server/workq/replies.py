@@ -15,6 +15,12 @@ OK = b"+OK\r\n"
 NONE = b"+OK 0\r\n"
 TIMEOUT = b"-TIMEOUT\r\n"
 NOT_FOUND = b"-NOT-FOUND\r\n"
+NO_AUTH = b"-CLIENT-ERROR Authentication required\r\n"
+BAD_AUTH = b"-CLIENT-ERROR Authentication failed\r\n"
+NOT_ALLOWED = b"-CLIENT-ERROR Permission denied\r\n"
+TOO_LATE = b"-CLIENT-ERROR Authentication took too long\r\n"
+TOO_MUCH = b"-CLIENT-ERROR Authentication required, too much was sent before it\r\n"
+TOO_MANY_STRANGERS = b"-SERVER-ERROR Too many connections that are not authenticated\r\n"
 TOO_MANY = b"-SERVER-ERROR Too many connections\r\n"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

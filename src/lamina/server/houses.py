@@ -1,0 +1,254 @@
+"""Engines that are opened for a server, each with what its door needs, closed in order when the server stops.
+
+While one opens, ``Life`` is told how far it is, and afterwards what it found.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lamina.addresses import Address
+from lamina.log.files import join
+from lamina.log.reserve import Reserve
+from lamina.server import restored
+from lamina.server.life import Life
+from lamina.server.listening import Door
+from lamina.server.security.gate import Gate
+from lamina.server.settings import JobSettings, QueueSettings, Settings, StoreSettings, TopicSettings
+
+if TYPE_CHECKING:
+    from lamina.log.commit import Committer
+    from lamina.log.writer import Log
+    from lamina.server.resp.door import RespDoor
+    from lamina.server.resp.session import House
+
+logger = logging.getLogger("lamina.server")
+
+_JOB_HANDLES = 32  # for log files, the loop and what else is open
+_TOPIC_HANDLES = 20_000  # two for each topic in use
+_QUEUE_HANDLES = 64  # beside those of the journals
+_STORE_HANDLES = 1024  # two for each channel and view, one for each compacted file
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Engines that are open, and how to open their door."""
+
+    door: str
+    where: Address
+    kept: str
+    """Where the data is, and how safe."""
+    handles: int
+    """For its files."""
+    open_door: Callable[[int], Door]
+    """Given how many connections it may have, on the loop."""
+    change: Callable[[Settings, Door], None]
+    """Let hold what a reload can change, on the loop."""
+
+
+@contextmanager
+def jobs(settings: JobSettings, life: Life, gate: Gate) -> Iterator[Served]:
+    """Raises: what opening the engine does."""
+    from lamina.engines.jobs.engine import JobEngine
+    from lamina.engines.jobs.upkeep import Upkeep
+    from lamina.log.naming import RESERVE
+    from lamina.server.resp.info_sections import of_jobs
+    from lamina.server.workq.door import WorkqDoor
+
+    with life.restoring("jobs") as told:
+        engine = JobEngine.open(settings.folder, options=settings.log, progress=told)
+        restored.tell_jobs(engine, told)
+    upkeep = Upkeep(engine, clean_ms=settings.clean_ms)
+    try:
+        if settings.folder is not None and settings.reserve_bytes:
+            path = join(settings.folder, RESERVE)
+            engine.reserve = Reserve(engine.files, path, engine.clock, settings.reserve_bytes)
+        restored.watch_log(life, "jobs", lambda: _log_of(engine.log))
+        restored.watch_room(life, "jobs", lambda: engine.reserve)
+        life.sections[b"jobs"] = b"Jobs", of_jobs(engine)
+        upkeep.start()
+        kept = f"jobs in {settings.folder or 'memory only'}, sync {settings.log.sync}"
+
+        def open_door(most: int) -> Door:
+            return WorkqDoor(engine, max_connections=most, gate=gate)
+
+        def change(new: Settings, door: Door) -> None:
+            if new.jobs is not None:
+                upkeep.clean_every(new.jobs.clean_ms)
+
+        yield Served("workq", settings.at, kept, _JOB_HANDLES, open_door, change)
+    finally:
+        upkeep.stop()
+        upkeep.checkpoint_at_stop()
+        engine.close()
+
+
+def _log_of(log: object) -> Log | None:
+    from lamina.log.writer import Log
+
+    return log if isinstance(log, Log) else None
+
+
+@contextmanager
+def topics(settings: TopicSettings, life: Life, gate: Gate) -> Iterator[Served]:
+    """With the queues and the store, which the same door serves. Raises: BadOption; what opening the engines does."""
+    from lamina.engines.topics.retention import Retentions
+    from lamina.engines.topics.topics import RESERVE, Topics
+    from lamina.engines.topics.upkeep import Upkeep
+    from lamina.log.commit import Committer
+    from lamina.server.resp.door import RespDoor
+    from lamina.server.resp.session import House
+    from lamina.server.resp.settings import Settings as Shown
+
+    retentions = Retentions.parse(settings.retain)
+    committer = Committer()
+    with life.restoring("topics") as told:
+        opened = Topics.open(settings.folder, options=settings.log, committer=committer)
+        restored.tell_topics(opened, told)
+    upkeep = Upkeep(opened, retentions)
+    try:
+        if settings.reserve_bytes:
+            path = join(settings.folder, RESERVE)
+            opened.reserve = Reserve(opened.files, path, opened.clock, settings.reserve_bytes)
+        restored.watch_topics(life, opened)
+        restored.watch_room(life, "topics", lambda: opened.reserve)
+        upkeep.start()
+
+        def open_door(most: int) -> Door:
+            shown = Shown(
+                sync=str(settings.log.sync),
+                max_connections=most,
+                max_bulk=settings.max_bulk,
+                idle_s=settings.idle_s,
+                folder=settings.folder,
+                sections=life.sections,
+            )
+            house = House(opened, opened.clock, shown, gate=gate)
+            house.why = upkeep.why
+            let_queues_in(house)
+            let_store_in(house)
+            return RespDoor(house)
+
+        def change(new: Settings, door: Door) -> None:
+            if new.topics is not None:
+                upkeep.retentions = Retentions.parse(new.topics.retain)
+                _change_resp(new.topics, door)
+
+        with (
+            _queues(settings.queues, committer, life) as let_queues_in,
+            _store(settings.store, committer, life) as let_store_in,
+        ):
+            yield Served("resp", settings.at, _kept(settings), _handles(settings), open_door, change)
+    finally:
+        upkeep.stop()
+        opened.close()
+        committer.stop()
+
+
+def _change_resp(new: TopicSettings, door: Door) -> None:
+    if TYPE_CHECKING:
+        assert isinstance(door, RespDoor)
+    door.house.settings.max_connections = door.max_connections  # what CONFIG GET shows
+    door.hang_up_after(new.idle_s)
+
+
+def _kept(settings: TopicSettings) -> str:
+    kept = f"topics in {settings.folder}, sync {settings.log.sync}"
+    if settings.queues is not None:
+        kept += f", queues in {settings.queues.folder} ({settings.queues.options.store})"
+    if settings.store is not None:
+        kept += f", store in {settings.store.folder}"
+    return kept
+
+
+def _handles(settings: TopicSettings) -> int:
+    handles = _TOPIC_HANDLES
+    if settings.queues is not None:
+        handles += _QUEUE_HANDLES + 3 * settings.queues.options.most_open
+    return handles + (_STORE_HANDLES if settings.store is not None else 0)
+
+
+@contextmanager
+def _queues(settings: QueueSettings | None, committer: Committer, life: Life) -> Iterator[Callable[[House], None]]:
+    """Gives what lets a house of the RESP door serve them."""
+    if settings is None:
+        yield lambda house: None
+        return
+    from lamina.engines.queues.deliveries import Deliveries
+    from lamina.engines.queues.opening import open_engine
+    from lamina.engines.queues.upkeep import Upkeep
+    from lamina.log.naming import RESERVE
+    from lamina.server.resp.queue_house import let_in
+
+    given = settings
+    with life.restoring("queues") as told:
+        engine = open_engine(
+            given.folder,
+            options=given.options,
+            log=given.log,
+            committer=committer,
+            force=given.force,
+            progress=told,
+        )
+        restored.tell_queues(engine, told)
+    upkeep = Upkeep(engine)
+    try:
+        if given.reserve_bytes:
+            path = join(given.folder, RESERVE)
+            engine.use_reserve(Reserve(engine.files, path, engine.clock, given.reserve_bytes))
+        restored.watch_log(life, "queues", lambda: _log_of(engine.log))
+        restored.watch_room(life, "queues", lambda: engine.reserve)
+        deliveries = Deliveries(engine)
+        upkeep.start()
+
+        password = None if given.password is None else given.password.encode()
+        yield lambda house: let_in(house, deliveries, upkeep, password)
+    finally:
+        try:
+            upkeep.stop()
+            upkeep.dump_at_stop()
+        finally:
+            engine.close()
+
+
+@contextmanager
+def _store(settings: StoreSettings | None, committer: Committer, life: Life) -> Iterator[Callable[[House], None]]:
+    """Gives what lets a house of the RESP door serve it.
+
+    A store that is there is opened now, so that damage is found now; one that is not is made by the first command.
+    """
+    if settings is None:
+        yield lambda house: None
+        return
+    from lamina.engines.store.api import Store
+    from lamina.server.resp.store_house import let_in
+
+    folder, options = settings.folder, settings.options
+    stores: list[Store] = []
+
+    def open_store(progress: Callable[[int, int], None] = lambda done, total: None) -> Store:
+        stores.append(Store.open(folder, options=options, committer=committer, progress=progress))
+        return stores[0]
+
+    try:
+        with life.restoring("store") as told:
+            if Path(folder).is_dir():
+                restored.tell_store(open_store(told), told)
+            else:
+                told.restored("none yet, made at its first use")
+        restored.watch_log(life, "store", lambda: stores[0].engine if stores else None)
+        for warning in stores[0].engine.warnings if stores else []:
+            logger.warning("%s", warning)
+
+        def serve_it(house: House) -> None:
+            let_in(house, open_store, stores[0] if stores else None)
+
+        yield serve_it
+    finally:
+        for store in stores:
+            store.close()

@@ -1,0 +1,241 @@
+"""The HTTP door: listening sockets, and a thread whose loop answers.
+
+It listens from the moment it is made, so that a port in use is told there and then, to whoever starts the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from lamina.errors import BadOption, DiskError, MissingExtra
+from lamina.server.life import Life
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+    from lamina.server.http.app import Admit
+
+logger = logging.getLogger("lamina.server")
+
+INSTALL: Final = 'pip install "lamina[server]"'
+_BACKLOG: Final = 100  # more makes asyncio's accept loop spin when file handles run out
+_HANDSHAKE_S: Final = 10.0
+_LAST_ANSWERS_S: Final = 1.0
+_QUIET_S: Final = 10.0
+_STOP_S: Final = 5.0
+_TURNS: Final = 3  # of the loop, until all sockets that were closed are so
+
+
+def is_installed() -> bool:
+    """The packages of the door are there. It loads none of them."""
+    return all(importlib.util.find_spec(name) is not None for name in ("starlette", "uvicorn"))
+
+
+class HttpDoor:
+    """Open from ``start`` to ``close``. Threads: its own answers; these methods are for the one that made it."""
+
+    def __init__(
+        self,
+        life: Life,
+        host: str = "127.0.0.1",
+        port: int = 9980,
+        *,
+        unix: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        routes: Sequence[BaseRoute] = (),
+        admit: Admit | None = None,
+        max_connections: int = 128,
+    ) -> None:
+        """Take the address: ``host`` and ``port`` (0: any that is free), or the path of a socket, ``unix``.
+
+        ``routes``: what there is beside health. ``admit``: who may see it (app.py).
+        Raises: MissingExtra; DiskError if another has the address; BadOption if there is no such address.
+        """
+        if not is_installed():
+            raise MissingExtra("the HTTP door needs packages that are not installed", hint=INSTALL)
+        self._life, self._tls = life, tls
+        self._routes, self._admit, self._most = routes, admit, max_connections
+        self._unix = unix
+        self._sockets = _listen(host, port) if unix is None else [_listen_at(unix)]
+        self.port = 0 if unix is not None else int(self._sockets[0].getsockname()[1])
+        self.shown = f"unix:{unix}" if unix is not None else _show(host or "*", self.port)
+        """The address, for people."""
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._is_open = threading.Event()
+        self._quiet_until = 0.0
+        self._problem: BaseException | None = None
+
+    def start(self) -> HttpDoor:
+        """Answer from now on. Raises: what keeps it from answering."""
+        self._thread = threading.Thread(target=self._run, name="lamina-http", daemon=True)
+        self._thread.start()
+        self._is_open.wait()
+        if self._problem is not None:
+            self.close()
+            raise self._problem
+        return self
+
+    def close(self) -> None:
+        """Let go of the address; answers that are on their way are given a moment."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            loop, stop = self._loop, self._stop
+            if loop is not None and stop is not None:
+                with contextlib.suppress(RuntimeError):  # it has ended by itself
+                    loop.call_soon_threadsafe(stop.set)
+            thread.join(_STOP_S)
+        for each in self._sockets:
+            each.close()
+        if self._unix is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._unix)
+
+    def __enter__(self) -> HttpDoor:
+        return self.start()
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            if self._is_open.is_set():
+                logger.error("the HTTP door closed: %s", error)
+            self._problem = error
+        finally:
+            self._is_open.set()
+
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Now and then only: without file handles, asyncio has something to say for each who waits to be let in."""
+        if loop.time() >= self._quiet_until:
+            self._quiet_until = loop.time() + _QUIET_S
+            logger.warning("the HTTP door: %s: %r", context.get("message"), context.get("exception"))
+
+    async def _serve(self) -> None:
+        import uvicorn
+
+        from lamina.server.http import app
+        from lamina.server.http.visitor import HEAD_BYTES, Visitor
+
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_exception_handler(self._complain)
+        config = uvicorn.Config(
+            app.build(self._life, self._routes, self._admit),
+            http=type("Visitor", (Visitor,), {"most": self._most}),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=HEAD_BYTES,
+        )
+        config.load()
+        state = uvicorn.server.ServerState()
+
+        def visitor() -> asyncio.Protocol:
+            return config.http_protocol_class(config=config, server_state=state, app_state={})  # type: ignore[call-arg]
+
+        handshake_s = _HANDSHAKE_S if self._tls is not None else None
+        listeners = [
+            await self._loop.create_server(
+                visitor, sock=each, ssl=self._tls, backlog=_BACKLOG, ssl_handshake_timeout=handshake_s
+            )
+            for each in self._sockets
+        ]
+        self._is_open.set()
+        await self._stop.wait()
+        # A connection that is just being let in must not meet a listener that is closed: asyncio would lose its socket.
+        end = self._loop.time() + _LAST_ANSWERS_S
+        while (fresh := asyncio.all_tasks() - {asyncio.current_task()} - state.tasks) and self._loop.time() < end:
+            await asyncio.wait(fresh, timeout=_LAST_ANSWERS_S)
+        for listener in listeners:
+            listener.close()
+        if state.tasks:
+            await asyncio.wait(set(state.tasks), timeout=_LAST_ANSWERS_S)
+        for connection in list(state.connections):
+            connection.transport.abort()
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """One socket for each address that the host has, all on the same port."""
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise BadOption(f"{host!r}: there is no such address", hint="give HOST:PORT, such as 127.0.0.1:9980") from error
+    taken: list[socket.socket] = []
+    for family, kind, protocol, _, where in dict.fromkeys(found):
+        try:
+            each = socket.socket(family, kind, protocol)
+        except OSError:
+            continue  # the machine has no such addresses, IPv6 say
+        taken.append(each)
+        try:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            each.bind((where[0], port, *where[2:]))
+            each.listen(_BACKLOG)
+        except OSError as error:
+            for one in taken:
+                one.close()
+            raise _in_use(_show(host or "*", port), error) from error
+        port = each.getsockname()[1]  # of the first, if any would do
+    if not taken:
+        raise BadOption(f"{host!r}: this machine cannot listen there", hint="give 127.0.0.1:9980")
+    return taken
+
+
+def _listen_at(path: str) -> socket.socket:
+    """A socket in the file system, for its owner only. One that nobody listens at any more is replaced."""
+    each = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if _is_left_over(path):
+            os.unlink(path)
+        before = os.umask(0o177)
+        try:
+            each.bind(path)
+        finally:
+            os.umask(before)
+        each.listen(_BACKLOG)
+    except OSError as error:
+        each.close()
+        raise _in_use(f"unix:{path}", error) from error
+    return each
+
+
+def _is_left_over(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+def _in_use(shown: str, error: OSError) -> DiskError:
+    hint = "is another server running there? name another one with --http, or --http off"
+    return DiskError(f"{shown}: cannot listen: {error.strerror or error}", hint=hint)
+
+
+def _show(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

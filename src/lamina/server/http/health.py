@@ -1,0 +1,35 @@
+"""Is it alive, is it ready? Answers for whoever starts, stops and balances processes.
+
+/healthz   200 while this process is of use; 503, with the reason, when only a new start helps
+/readyz    200 when clients are served; 503, with phase, percent and seconds left, while it restores or stops,
+           and while something is broken that may end by itself (a full disk)
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from lamina._version import VERSION
+from lamina.server.life import Life
+
+_OK, _NOT_NOW = 200, 503
+
+
+def routes(life: Life) -> list[Route]:
+    """The two routes, about this life."""
+
+    async def healthz(request: Request) -> Response:
+        reason = life.needs_restart
+        if reason:
+            return JSONResponse({"status": "failed", "phase": life.phase, "reason": reason}, _NOT_NOW)
+        return JSONResponse({"status": "ok", "phase": life.phase, "version": VERSION}, _OK)
+
+    async def readyz(request: Request) -> Response:
+        shown = life.as_dict(with_reports=False)  # reports name files: they are for the operator
+        is_ready = shown["phase"] == "ready" and not shown["problems"]
+        headers = {} if is_ready else {"retry-after": "1"}
+        return JSONResponse({"is_ready": is_ready, **shown}, _OK if is_ready else _NOT_NOW, headers)
+
+    return [Route("/healthz", healthz, methods=["GET"]), Route("/readyz", readyz, methods=["GET"])]

@@ -1,0 +1,45 @@
+"""One HTTP connection, under limits: how many there may be, and how long one may take to ask for something."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_BYTES: Final = 16 * 1024
+"""Of the first line and the headers of a request."""
+LOOK_S: Final = 10.0
+"""Who has asked for nothing new in so long is hung up on: also one that sends its request letter by letter."""
+MOST: Final = 128
+"""Connections at the same time; one more is closed at once."""
+
+
+class Visitor(H11Protocol):
+    """One connection. ``most`` is set by the door."""
+
+    most = MOST
+    _look: asyncio.TimerHandle | None = None
+    _seen: object = None
+
+    def connection_made(self, transport: Any) -> None:
+        if len(self.connections) >= self.most:
+            transport.abort()
+            self.transport = transport
+            return
+        super().connection_made(transport)
+        self._look = self.loop.call_later(LOOK_S, self._look_again)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._look is None:  # it was turned away
+            return
+        self._look.cancel()
+        super().connection_lost(exc)
+
+    def _look_again(self) -> None:
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if is_answered and self.cycle is self._seen:
+            self.transport.abort()
+            return
+        self._seen = self.cycle
+        self._look = self.loop.call_later(LOOK_S, self._look_again)

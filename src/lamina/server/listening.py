@@ -1,0 +1,167 @@
+"""Addresses taken before anything else is done, and doors that open on them when the engines are ready.
+
+A port that is in use is found before a file is touched. Nobody can connect before ``opened``: who calls a server that
+is still restoring is refused at once and does not wait without knowing for what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import stat
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from lamina.addresses import Address
+from lamina.errors import BadOption, DiskError
+from lamina.server.client import Client
+from lamina.server.security.tls import HANDSHAKE_S
+
+_BACKLOG: Final = 100  # more makes asyncio's accept loop spin when file handles run out
+_CLOSED_WITHIN_S: Final = 1.0
+
+
+class Door(Protocol):
+    """Makes a protocol for each connection."""
+
+    max_connections: int
+
+    def __call__(self) -> Client: ...
+
+    async def close(self) -> None: ...
+
+
+class Listener:
+    """An address of this process. Close it, however far it came."""
+
+    def __init__(self, at: Address) -> None:
+        """Take the address. Raises: BadOption if there is none such; DiskError if another has it."""
+        self.at = at
+        self._sockets = [_bound_path(at)] if at.path else _bound(at)
+        self._servers: list[asyncio.Server] = []
+        self._inode = os.stat(at.path).st_ino if at.path else 0
+
+    @property
+    def shown(self) -> str:
+        """The address with its real port, for people."""
+        if self.at.path:
+            return str(self.at)
+        return str(Address(self.at.host or "*", self._sockets[0].getsockname()[1]))
+
+    async def open(self, door: Door, tls: ssl.SSLContext | None) -> None:
+        """Let clients in. A socket of the file system has no TLS: it does not leave the machine.
+
+        Raises: DiskError if another was faster.
+        """
+        loop = asyncio.get_running_loop()
+        factory = cast(Callable[[], asyncio.Protocol], door)
+        try:
+            for each in self._sockets:
+                if self.at.path:
+                    server = await loop.create_unix_server(factory, sock=each, backlog=_BACKLOG)
+                elif tls is None:
+                    server = await loop.create_server(factory, sock=each, backlog=_BACKLOG)
+                else:
+                    server = await loop.create_server(
+                        factory, sock=each, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S
+                    )
+                self._servers.append(server)
+        except OSError as error:
+            raise _cannot_listen(self.at, error) from error
+
+    def stop(self) -> None:
+        """Nobody new comes in from now on."""
+        for server in self._servers:
+            server.close()
+
+    async def wait_closed(self) -> None:
+        for server in self._servers:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(server.wait_closed(), _CLOSED_WITHIN_S)
+
+    def close(self) -> None:
+        """Let go of the address."""
+        for each in self._sockets:
+            each.close()
+        if self.at.path:
+            with contextlib.suppress(OSError):
+                if os.stat(self.at.path).st_ino == self._inode:  # else another server has it by now
+                    os.unlink(self.at.path)
+
+
+def _bound(at: Address) -> list[socket.socket]:
+    """A socket for each address that the host has, all with the same port."""
+    try:
+        found = socket.getaddrinfo(at.host or None, at.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise BadOption(f"{at}: there is no such host", hint="give HOST:PORT, such as 127.0.0.1:9922") from error
+    taken: list[socket.socket] = []
+    port = at.port
+    for family, kind, protocol, _, where in dict.fromkeys(found):
+        try:
+            each = socket.socket(family, kind, protocol)
+        except OSError:
+            continue  # the machine has no such addresses, IPv6 say
+        taken.append(each)
+        try:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            each.bind((where[0], port, *where[2:]))
+        except OSError as error:
+            for one in taken:
+                one.close()
+            raise _cannot_listen(at, error) from error
+        port = each.getsockname()[1]
+        each.setblocking(False)
+    if not taken:
+        raise BadOption(f"{at}: this machine cannot listen there", hint="give HOST:PORT, such as 127.0.0.1:9922")
+    return taken
+
+
+def _bound_path(at: Address) -> socket.socket:
+    """A socket for its owner alone. One that a server left behind that is dead is replaced."""
+    each = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if _is_left_over(at):
+            os.unlink(at.path)
+        mask = os.umask(0o177)
+        try:
+            each.bind(at.path)
+        finally:
+            os.umask(mask)
+    except OSError as error:
+        each.close()
+        raise _cannot_listen(at, error) from error
+    except BaseException:
+        each.close()
+        raise
+    each.setblocking(False)
+    return each
+
+
+def _is_left_over(at: Address) -> bool:
+    """Raises: DiskError if a server listens there; BadOption if it is no socket."""
+    try:
+        if not stat.S_ISSOCK(os.lstat(at.path).st_mode):
+            raise BadOption(f"{at}: there is a file that is no socket", hint="name another path")
+    except FileNotFoundError:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(at.path)
+        except ConnectionRefusedError:
+            return True
+        except OSError as error:
+            raise _cannot_listen(at, error) from error
+    raise DiskError(f"{at}: cannot listen: a server listens there", hint="is another server running there?")
+
+
+def _cannot_listen(at: Address, error: OSError) -> DiskError:
+    # asyncio wraps the error and adds words of its own; what counts is the number.
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return DiskError(f"{at}: cannot listen: {reason}", hint="is another server running there?")

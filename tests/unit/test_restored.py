@@ -1,0 +1,123 @@
+"""What a server says it restored, and when it knows that it is of no use any more."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+
+import pytest
+
+from integration.workq_server import raw_id
+from lamina.clock import ManualClock
+from lamina.engines.jobs.engine import JobEngine
+from lamina.engines.queues.opening import open_engine
+from lamina.engines.store.api import Store
+from lamina.engines.topics.topics import Topics
+from lamina.errors import LaminaError
+from lamina.log.files.faulty import Fault
+from lamina.log.options import LogOptions
+from lamina.log.reserve import Reserve
+from lamina.log.sync import ALWAYS
+from lamina.server import restored
+from lamina.server.life import Life
+from lamina.testing import FaultyFiles, MemoryFiles
+
+
+class Lab:
+    """One disk in memory for all engines."""
+
+    def __init__(self) -> None:
+        self.disk, self.clock = MemoryFiles(), ManualClock()
+        self.files = FaultyFiles(self.disk)
+        self.life = Life(self.clock)
+
+    def jobs(self) -> JobEngine:
+        options = LogOptions(sync=ALWAYS)
+        return JobEngine.open("jobs", files=self.files, clock=self.clock, options=options, threaded=False)
+
+    def report(self, name: str) -> list[str]:
+        return [line for line in self.life.report if line.startswith(f"{name}: ")]
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab()
+
+
+def test_jobs_are_told_with_what_was_cut(lab: Lab) -> None:
+    engine = lab.jobs()
+    for number in range(3):
+        engine.add(raw_id(number), "mail", 1000, 10**9, b"")
+    engine.all_written()
+    lab.disk = MemoryFiles(lab.disk.contents())  # killed
+    lab.files = FaultyFiles(lab.disk)
+    file = lab.disk.open("jobs/000000001.log", write=True)
+    file.append([b"\x17half of a record"])
+    file.close()
+    with lab.life.restoring("jobs") as told:
+        engine = lab.jobs()
+        restored.tell_jobs(engine, told)
+    engine.close()
+    first, second = lab.report("jobs")
+    assert first.startswith("jobs: 3 jobs in 1 queue (") and " from 1 file" in first
+    assert second.startswith("jobs: left out 17 bytes of 000000001.log: a torn tail (")
+    assert "kept as 000000001.log.torn-" in second
+
+
+def test_queues_topics_and_store_are_told(lab: Lab) -> None:
+    opened = open_engine("queues", files=lab.files, clock=lab.clock, threaded=False)
+    opened.close()
+    lab.disk.create("queues/smp-server-store-9.dump.saving").close()
+    with lab.life.restoring("queues") as told:
+        queues = open_engine("queues", files=lab.files, clock=lab.clock, threaded=False, progress=told)
+        restored.tell_queues(queues, told)
+    queues.close()
+    with lab.life.restoring("topics") as told:
+        topics = Topics.open("topics", files=lab.files, clock=lab.clock, threaded=False)
+        restored.tell_topics(topics, told)
+    topics.close()
+    with lab.life.restoring("store") as told:
+        store = Store.open("store", files=lab.files, clock=lab.clock, progress=told)
+        restored.tell_store(store, told)
+    store.close()
+    assert lab.report("queues")[0].startswith("queues: 0 queues, 0 messages")
+    assert "queues: left out smp-server-store-9.dump.saving: in-progress dump" in lab.report("queues")
+    assert lab.report("topics")[0].startswith("topics: 0 topics, each opened at its first use")
+    assert lab.report("store")[0].startswith("store: 0 entries read, epoch ")
+
+
+def test_a_log_that_failed_needs_a_new_start(lab: Lab) -> None:
+    engine = lab.jobs()
+    restored.watch_log(lab.life, "jobs", lambda: engine.log)  # type: ignore[arg-type, return-value]
+    lab.life.ready()
+    assert lab.life.needs_restart == ""
+    lab.files.faults.append(Fault("sync"))
+    position = engine.add(raw_id(1), "mail", 1000, 10**9, b"")
+    with pytest.raises(LaminaError):
+        engine.settle(position)
+    assert lab.life.needs_restart.startswith("jobs: ")
+    assert lab.life.problems.keys() == {"jobs"}
+    with suppress(LaminaError):
+        engine.close()
+
+
+def test_a_log_that_was_closed_in_order_is_no_problem(lab: Lab) -> None:
+    engine = lab.jobs()
+    restored.watch_log(lab.life, "jobs", lambda: engine.log)  # type: ignore[arg-type, return-value]
+    engine.close()
+    assert lab.life.problems == {}
+
+
+def test_a_full_disk_is_a_problem_until_there_is_room(lab: Lab) -> None:
+    reserve = Reserve(lab.files, "reserve", lab.clock, 1000)
+    restored.watch_room(lab.life, "jobs", lambda: reserve)
+    lab.life.ready()
+    assert lab.life.problems == {}
+    lab.files.faults.append(Fault("create", error=errno.ENOSPC, times=1_000))
+    reserve.give()
+    lab.clock.advance(1)
+    assert "the disk is full" in lab.life.problems["jobs disk"]
+    assert lab.life.needs_restart == "", "it may end by itself"
+    lab.files.faults.clear()
+    lab.clock.advance(1)
+    assert lab.life.problems == {}, "whoever looks finds out that there is room again"
