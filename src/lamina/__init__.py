@@ -20,6 +20,8 @@ from lamina import _version
 
 if TYPE_CHECKING:
     from lamina import errors as errors
+    from lamina.client.connecting import Remote as Remote
+    from lamina.client.connecting import connect as connect
     from lamina.data import Data as Data
     from lamina.data import open as open
     from lamina.engines.queues.options import QueueOptions as QueueOptions
@@ -45,7 +47,9 @@ _HOMES = {
     "QueueOptions": "lamina.engines.queues.options",
     "Reader": "lamina.log",
     "Record": "lamina.log",
+    "Remote": "lamina.client.connecting",
     "StoreOptions": "lamina.engines.store.options",
+    "connect": "lamina.client.connecting",
     "interval": "lamina.log",
     "open": "lamina.data",
 }
@@ -60,8 +64,10 @@ __all__ = [
     "QueueOptions",
     "Reader",
     "Record",
+    "Remote",
     "StoreOptions",
     "__version__",
+    "connect",
     "errors",
     "interval",
     "open",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from lamina.clock import Clock
 from lamina.errors import BadName, BadOption, LaminaError, LogClosed
-from lamina.log import folders
+from lamina.log import folders, mark
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from lamina.engines.store.api import Store
     from lamina.engines.store.options import StoreOptions
     from lamina.engines.topics.api import NamedTopic, TopicFolder
+    from lamina.engines.topics.typed import TypedTopic
+    from lamina.tasks.book import TaskBook
+
+T = TypeVar("T")
 
 
 def folder_name(name: str) -> str:
@@ -62,6 +67,7 @@ class Data:
         self._jobs_options, self._topics_options = jobs, topics
         self.folder = folder
         self._files = RealFiles() if files is None else files
+        mark.check(self._files, folder)
         self._clock = clock
         self._committer = Committer()
         self._lock = threading.Lock()
@@ -149,9 +155,22 @@ class Data:
                 self._topics = TopicFolder(topics, retentions)
             return self._topics
 
-    def topic(self, name: str) -> NamedTopic:
-        """One topic: ``data.topics.topic(name)``. Raises: BadName; as ``topics``."""
-        return self.topics.topic(name)
+    @overload
+    def topic(self, name: str) -> NamedTopic: ...
+
+    @overload
+    def topic(self, name: str, kind: type[T]) -> TypedTopic[T]: ...
+
+    def topic(self, name: str, kind: type[T] | None = None) -> NamedTopic | TypedTopic[T]:
+        """One topic: ``data.topics.topic(name)``; with a ``kind`` (a msgspec.Struct, a dataclass, a TypedDict) its
+        messages are such. Raises: BadName; TypeError for a kind that cannot be; as ``topics``.
+        """
+        plain = self.topics.topic(name)
+        if kind is None:
+            return plain
+        from lamina.engines.topics.typed import TypedTopic
+
+        return TypedTopic(plain, kind)
 
     @property
     def queues(self) -> Queues:
@@ -204,6 +223,18 @@ class Data:
                 )
             return self._store
 
+    @cached_property
+    def task(self) -> TaskBook:
+        """``@data.task(...)`` turns a typed function into a job; ``lamina worker`` does them."""
+        from lamina.tasks.book import TaskBook
+
+        return TaskBook(lambda: self.jobs)
+
+    @property
+    def tasks(self) -> TaskBook:
+        """All functions that were made tasks, by name."""
+        return self.task
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise LogClosed(f"{self.folder}: the data folder is closed", hint="open it again")
@@ -249,6 +280,8 @@ def open(
     as ``{"logs-*": "age:7d,bytes:10GiB"}``; the first that fits counts, and else everything is kept.
     ``queues``: how queues are kept, their quota, how long a message is; ``queue_log``: how their files are written.
     ``store``: how long its epochs are, how much of it is in memory, when it compacts by itself.
+
+    Raises: WrongFormat if a later version of lamina made the folder; nothing was changed.
     """
     return Data(
         os.fspath(folder),

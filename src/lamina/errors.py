@@ -19,6 +19,7 @@ LaminaError
     BadTopic                      an id or a value that cannot be in a topic
       NoGroup                     the topic has no such group
       GroupExists                 the topic has a group of that name already
+      BadBody                     a message does not fit the class that its topic is read with
     BadEntry                      a storage, key, value, version or epoch that cannot be in a store
   MissingExtra                    a part of lamina is asked for that is not installed; names what to install
   StoreError
@@ -29,12 +30,15 @@ LaminaError
     DuplicateJob                  a job with this id, or with this unique key, is there already
     DuplicateResult               the job was completed or failed before
     NotLeased                     the job is not being worked on
+    TaskFailed                    the function of a task raised, or could not be called
+    TaskUnfinished    retryable   a task has not ended in the time that was waited for it
   QueueError
     QueueRefused                  no such queue, or not for who asks: every reason looks the same
     QuotaMet          retryable   the queue is full, and closed until all of it was received
     MessageTooLarge               a body above the limit
     NoMessage                     this message is not the one that was delivered
     Prohibited                    one connection cannot both get and subscribe to the same queue
+  NotAllowed                      who asks has not logged in, or may not do that
   WireError                       a client got something that is no answer
     Disconnected      retryable   the server is not there, or went away; what was asked may have been done
 
@@ -229,6 +233,25 @@ class GroupExists(BadTopic):
     code = "group_exists"
 
 
+class BadBody(BadTopic):
+    """A message does not fit the class that its topic is read with; or an object cannot be published as one."""
+
+    code = "bad_body"
+
+    def __init__(self, topic: str, id: str | None, field: str, reason: str) -> None:
+        which = "an object" if id is None else f"the message {id}"
+        where = f", in its field {field!r}" if field else ""
+        super().__init__(
+            f"{which} does not fit the topic {topic!r}{where}: {reason}",
+            hint="nothing was published" if id is None else "acknowledge it to be done with it; .plain has its fields",
+            topic=topic,
+            id=id,
+            field=field,
+            reason=reason,
+        )
+        self.topic, self.id, self.field, self.reason = topic, id, field, reason
+
+
 class BadEntry(InputError):
     """A storage, key, value, version or epoch that cannot be in a store."""
 
@@ -298,6 +321,32 @@ class NotLeased(JobError):
     code = "not_leased"
 
 
+class TaskFailed(JobError):
+    """The function of a task raised, for the last time, or could not be called; the message says what it said."""
+
+    code = "task_failed"
+
+    def __init__(self, task: str, id: str, error: str) -> None:
+        super().__init__(
+            f"{task}, job {id}: {error}", hint='"lamina jobs redrive" drives it again', task=task, id=id, error=error
+        )
+
+
+class TaskUnfinished(JobError):
+    """The task has not ended in the time that was waited for it. It may yet: ask for its result again."""
+
+    code = "task_unfinished"
+    retryable = True
+
+    def __init__(self, task: str, id: str, waited_s: float) -> None:
+        super().__init__(
+            f"{task}, job {id}: not done in {waited_s:g} s",
+            hint="is a worker running (lamina worker module:app)? task.handle(id).result(wait) waits on",
+            task=task,
+            id=id,
+        )
+
+
 class QueueError(LaminaError):
     """Something about queues."""
 
@@ -353,6 +402,12 @@ class Prohibited(QueueError):
     """One connection cannot both get and subscribe to the same queue."""
 
     code = "prohibited"
+
+
+class NotAllowed(LaminaError):
+    """Who asks has not logged in, said something wrong of itself, or may not do that. Nothing was changed."""
+
+    code = "not_allowed"
 
 
 class WireError(LaminaError):

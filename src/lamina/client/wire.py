@@ -1,12 +1,15 @@
-"""One connection to a workq server: a command out, its answer in, refusals as errors."""
+"""The workq protocol as a client speaks it, without a socket: a command as bytes, and its answer read piece by piece.
+
+A *reading* is a generator: it yields how much it needs next, a line (``LINE``) or so many bytes with the line end
+behind them, is sent them without the line end, and returns what the answer says. Whoever has the connection holds it.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import socket
-from collections.abc import Callable
-from io import BufferedReader
-from typing import Final, TypeVar
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from lamina.errors import (
     BadJob,
@@ -16,16 +19,18 @@ from lamina.errors import (
     DuplicateResult,
     JobNotFound,
     LaminaError,
+    NotAllowed,
     NotLeased,
     StorageError,
     WireError,
 )
 
 T = TypeVar("T")
+Reading: TypeAlias = Generator[int, bytes, T]
 
-_LONGEST_LINE: Final = 1 << 16
-_LARGEST_BODY: Final = 1 << 24  # far above what a server may send; a wrong size must not take all memory
-
+LINE: Final = -1
+LONGEST_LINE: Final = 1 << 16
+LARGEST_BODY: Final = 1 << 24  # far above what a server may send; a wrong size must not take all memory
 
 _REFUSALS: Final[dict[str, tuple[type[LaminaError], str]]] = {
     "CLIENT-ERROR Duplicate job": (DuplicateJob, "its id, or its unique key, is taken"),
@@ -34,9 +39,68 @@ _REFUSALS: Final[dict[str, tuple[type[LaminaError], str]]] = {
     "CLIENT-ERROR Not failed": (BadJob, "only a failed job can be driven again"),
     "CLIENT-ERROR Invalid Time": (BadJob, "its life would be over before it starts: time + ttl is past"),
     "CLIENT-ERROR Unknown command": (WireError, "the server does not know it: is it an older one?"),
+    "CLIENT-ERROR Invalid command args": (WireError, "the server does not take it so: is it an older one?"),
     "SERVER-ERROR Too many connections": (Disconnected, "try again later"),
+    "SERVER-ERROR Too many connections that are not authenticated": (Disconnected, "try again later"),
     "SERVER-ERROR Disk full, nothing was changed, try again": (DiskFull, "make room; writing resumes by itself"),
 }
+_NOT_ALLOWED: Final = ("Authentication", "Permission denied")  # how such refusals begin
+_NO_NAME: Final = "default"  # of whoever knows the one password of a server
+
+
+class NoAnswer(ValueError):
+    """What came is no answer of a workq server."""
+
+
+class Command(NamedTuple):
+    """What is sent, and how its answer is read."""
+
+    line: str
+    payload: bytes | None
+    wait_s: float
+    """How long it may wait by itself."""
+    read: Callable[[int], Reading[Any]]
+    """Takes the count behind ``+OK``."""
+
+    def encode(self) -> bytes:
+        return self.line.encode() + b"\r\n" + (b"" if self.payload is None else self.payload + b"\r\n")
+
+
+def reading(command: Command) -> Reading[Any]:
+    """The whole answer: its value, None for ``-TIMEOUT``, or the refusal as an error that is not raised.
+
+    Raises: NoAnswer, ValueError.
+    """
+    answer = (yield LINE).decode()
+    if answer == "-TIMEOUT":
+        return None
+    if answer.startswith("-"):
+        return refusal(answer)
+    if not answer.startswith("+OK"):
+        raise NoAnswer(answer)
+    return (yield from command.read(int(answer[3:] or 0)))
+
+
+def whole(data: bytes) -> bytes:
+    """A line or a body without its line end. Raises: ConnectionError, NoAnswer."""
+    if not data:
+        raise ConnectionError("the server hung up")
+    if not data.endswith(b"\r\n"):
+        raise NoAnswer(f"{data[:60]!r}")
+    return data[:-2]
+
+
+def check_size(size: int) -> int:
+    """Raises: NoAnswer."""
+    if not 0 <= size <= LARGEST_BODY:
+        raise NoAnswer(f"a body of {size} bytes")
+    return size
+
+
+def no_answer(server: object, problem: Exception) -> WireError:
+    """What to raise when something else than a workq server talks there."""
+    hint = "check the address: is it a workq server that listens there?"
+    return WireError(f"{server}: no answer of a workq server: {problem}"[:200], hint=hint)
 
 
 def refusal(answer: str) -> LaminaError:
@@ -46,102 +110,54 @@ def refusal(answer: str) -> LaminaError:
         return JobNotFound("the server has no such job or queue")
     if (known := _REFUSALS.get(answer[1:])) is not None:
         return known[0](text, hint=known[1])
+    if text.startswith(_NOT_ALLOWED):
+        hint = "ask for the right" if text.startswith("Permission") else "log in: give a user and its token"
+        return NotAllowed(f"the server says: {text}", hint=hint, refusal=text)
     if code == "SERVER-ERROR":
         return StorageError(f"the server says: {text}", hint="its disk refused to write; see what the server reports")
     return BadJob(f"the server says: {text or code}")
 
 
-class Wire:
-    """Connects at the first command, and anew after an error of the connection; no command is sent twice.
+def login(user: str | None, token: str) -> Command:
+    """The first command of a connection. Raises: BadJob."""
+    words = ["auth", _NO_NAME if user is None else user, token]
+    if not all(word.isprintable() and " " not in word and word for word in words):
+        raise BadJob("a user and its token are one word each", hint='as "lamina user add" printed them')
+    return Command(" ".join(words), None, 0, nothing)
 
-    Threads: one at a time.
-    """
 
-    def __init__(self, host: str, port: int, timeout: float) -> None:
-        self._host, self._port, self._timeout = host, port, timeout
-        self._socket: socket.socket | None = None
-        self._file: BufferedReader | None = None
+def login_refused(problem: LaminaError) -> LaminaError:
+    """Why we were not let in."""
+    if isinstance(problem, WireError) and "Unknown command" in problem.message:
+        return WireError("the server knows no users", hint="connect without user and token, or use a newer server")
+    return problem
 
-    def __str__(self) -> str:
-        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
 
-    def close(self) -> None:
-        for each in (self._file, self._socket):
-            with contextlib.suppress(OSError):
-                if each is not None:
-                    each.close()
-        self._socket = self._file = None
+def welcome(answer: T) -> T:
+    """The answer. Raises: Disconnected, if the server had no room for us and did nothing."""
+    if isinstance(answer, Disconnected):
+        raise Disconnected(answer.message, hint=answer.hint, sent=False)
+    return answer
 
-    def ask(self, line: str, payload: bytes | None, wait_s: float, read: Callable[[int], T]) -> T | None:
-        """Send a command and let ``read`` take what follows ``+OK n``. None for ``-TIMEOUT``. Raises: the refusal."""
-        try:
-            self._connect().settimeout(wait_s + self._timeout)
-            answer = self._exchange(line.encode() + b"\r\n" + (b"" if payload is None else payload + b"\r\n"))
-            if answer.startswith("+OK"):
-                return read(int(answer[3:] or 0))
-            if not answer.startswith("-"):
-                raise ValueError(answer)
-        except OSError as error:
-            self.close()
-            reason = "no answer in time" if isinstance(error, TimeoutError) else f"the connection broke: {error}"
-            hint = "whether the command was done is not known"
-            raise Disconnected(f"{self}: {reason}", hint=hint, server=str(self)) from error
-        except ValueError as error:
-            self.close()
-            hint = "check the address: is it a workq server that listens there?"
-            raise WireError(f"{self}: no answer of a workq server: {error}"[:200], hint=hint) from error
-        except BaseException:  # interrupted in the middle: what is left would be taken for the next answer
-            self.close()
-            raise
-        if answer == "-TIMEOUT":
-            return None
-        problem = refusal(answer)
-        if isinstance(problem, Disconnected):
-            self.close()
-        raise problem
 
-    def _connect(self) -> socket.socket:
-        if self._socket is None:
-            try:
-                self._socket = socket.create_connection((self._host, self._port), self._timeout)
-            except (OSError, UnicodeError) as error:
-                reason = "no answer in time" if isinstance(error, TimeoutError) else getattr(error, "strerror", error)
-                hint = 'check the address, or start a server with "lamina serve --data DIR"'
-                raise Disconnected(f"{self}: cannot connect: {reason}", hint=hint, server=str(self)) from error
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._file = self._socket.makefile("rb")
-        return self._socket
+def has_to_log_in(answer: object) -> bool:
+    return isinstance(answer, NotAllowed) and str(answer.facts.get("refusal", "")).startswith(_NOT_ALLOWED[0])
 
-    def _exchange(self, command: bytes) -> str:
-        assert self._socket is not None
-        try:
-            self._socket.sendall(command)
-        except (BrokenPipeError, ConnectionResetError):
-            # A server that has too many connections says so before it hangs up; read that.
-            with contextlib.suppress(OSError, ValueError):
-                return self.line()
-            raise
-        return self.line()
 
-    def line(self) -> str:
-        """The next line of the answer."""
-        assert self._file is not None
-        return self._whole(self._file.readline(_LONGEST_LINE)).decode()
+def keep_alive(connection: Any) -> None:
+    """Have the system find out, while an answer is waited for, that the other machine is gone."""
+    options = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+    with suppress(OSError):  # a Unix socket has no such thing, and no need of it
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, seconds in options.items():
+            connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
 
-    def body(self, size: int) -> bytes:
-        """So many bytes of the answer."""
-        assert self._file is not None
-        if not 0 <= size <= _LARGEST_BODY:
-            raise ValueError(f"a body of {size} bytes")
-        data = self._file.read(size + 2)
-        if len(data) < size + 2:
-            raise ConnectionError("the server hung up")
-        return self._whole(data)
 
-    @staticmethod
-    def _whole(data: bytes) -> bytes:
-        if not data:
-            raise ConnectionError("the server hung up")
-        if not data.endswith(b"\r\n"):
-            raise ValueError(f"{data[:60]!r}")
-        return data[:-2]
+def nothing(count: int) -> Reading[None]:
+    """Of a command whose answer is ``+OK``."""
+    yield from ()  # a generator like the others
+
+
+def just_count(count: int) -> Reading[int]:
+    yield from ()
+    return count

@@ -164,13 +164,13 @@ class Store:
     def entry(self, storage: int, key: bytes) -> Found | None:
         """The same with its version and time."""
         self._check_open()
-        _check_place(storage, key)
+        check_place(storage, key)
         return self.engine.view.get(storage, key)
 
     def scan(self, storage: int, start: bytes = b"", end: bytes | None = None) -> Iterator[Found]:
         """Entries of a storage in order of their keys, from ``start`` up to but without ``end``; as they are now,
         whatever is written meanwhile. Raises: Corruption, DiskError."""
-        _check_place(storage, start)
+        check_place(storage, start)
         return self.snapshot().scan(storage, start, end)
 
     def snapshot(self) -> Snapshot:
@@ -193,12 +193,7 @@ class Store:
 
     def storages(self) -> list[StorageInfo]:
         """Storages that were added or have entries, in order. Reads every entry."""
-        snapshot = self.snapshot()
-        counts: dict[int, int] = {}
-        for found in snapshot.scan():
-            counts[found.storage] = counts.get(found.storage, 0) + 1
-        added = {storage for storage, (_, is_there) in snapshot.storages.there.items() if is_there}
-        return [StorageInfo(each, counts.get(each, 0), each in added) for each in sorted({*counts, *added})]
+        return storages_of(self.snapshot())
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
@@ -307,7 +302,16 @@ class Store:
         self.close()
 
 
-def _check_place(storage: int, key: bytes) -> None:
+def storages_of(snapshot: Snapshot) -> list[StorageInfo]:
+    """``Store.storages`` of that moment."""
+    counts: dict[int, int] = {}
+    for found in snapshot.scan():
+        counts[found.storage] = counts.get(found.storage, 0) + 1
+    added = {storage for storage, (_, is_there) in snapshot.storages.there.items() if is_there}
+    return [StorageInfo(each, counts.get(each, 0), each in added) for each in sorted({*counts, *added})]
+
+
+def check_place(storage: int, key: bytes) -> None:
     """Raises: BadEntry, TypeError."""
     if type(storage) is not int or not 0 <= storage <= MOST:
         raise BadEntry(f"{storage!r} is no storage", hint=f"give a number from 0 to {MOST}")

@@ -209,6 +209,11 @@ class StoreEngine(Settling):
         """What is durable now, and stays as it is while it is read."""
         return self.view.snapshot()
 
+    def pinned(self) -> tuple[int, Snapshot]:
+        """The same with its epoch: a read as of that one gives the same. Waits for a sync that is under way."""
+        with self._disk:  # or an epoch could be seen already, and not be the last one yet
+            return self.last_epoch, self.view.snapshot()
+
     # -- closing -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:

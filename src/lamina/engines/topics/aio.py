@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lamina.engines.topics.api import CONSUMER, to_seconds
 from lamina.engines.topics.feed import Feed
@@ -258,12 +258,18 @@ class AsyncSubscription(AsyncIterator["AsyncDelivered"]):
         await self.close()
 
 
+class AsyncAcknowledges(Protocol):
+    """Whoever delivered a message: a subscription here, or to the topic of a server."""
+
+    async def ack(self, messages: Iterable[Message]) -> int: ...
+
+
 class AsyncDelivered(Message):
     """A message in the hands of a coroutine."""
 
     __slots__ = ("_subscription", "deliveries")
 
-    def __init__(self, subscription: AsyncSubscription, id: EntryId, flat: Sequence[bytes], deliveries: int) -> None:
+    def __init__(self, subscription: AsyncAcknowledges, id: EntryId, flat: Sequence[bytes], deliveries: int) -> None:
         super().__init__(id, flat)
         self._subscription = subscription
         self.deliveries = deliveries

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lamina.engines.topics.feed import Feed
 from lamina.engines.topics.ids import EntryId
@@ -112,12 +112,18 @@ class Subscription(Iterator["Delivered"]):
         self.close()
 
 
+class Acknowledges(Protocol):
+    """Whoever delivered a message: a subscription here, or to the topic of a server."""
+
+    def ack(self, messages: Iterable[Message]) -> int: ...
+
+
 class Delivered(Message):
     """A message in the hands of a consumer."""
 
     __slots__ = ("_subscription", "deliveries")
 
-    def __init__(self, subscription: Subscription, id: EntryId, flat: Sequence[bytes], deliveries: int) -> None:
+    def __init__(self, subscription: Acknowledges, id: EntryId, flat: Sequence[bytes], deliveries: int) -> None:
         super().__init__(id, flat)
         self._subscription = subscription
         self.deliveries = deliveries
