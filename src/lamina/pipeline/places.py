@@ -34,6 +34,9 @@ OF_FORMAT: Final = {
 _PARTS: Final = ("jobs", "topics", "queues", "store", "logs")
 _MESSAGES: Final = "messages"
 
+PARTS: Final = frozenset(_PARTS)
+"""Names in a data folder that logs are under."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
@@ -47,8 +50,8 @@ class LogPlace:
     folder: str
 
 
-def find(files: Files, path: str) -> list[LogPlace]:
-    """All logs under a path, in the order of their names.
+def find(files: Files, path: str, without: frozenset[str] = frozenset()) -> list[LogPlace]:
+    """All logs under a path, in the order of their names. ``without``: parts of a data folder that are passed over.
 
     Raises: BadOption if nothing of lamina's is there; DiskError if it cannot be looked at.
     """
@@ -65,7 +68,7 @@ def find(files: Files, path: str) -> list[LogPlace]:
             raise BadOption(f"{path} is no folder of lamina's", hint="name the folder that the server was started with")
         return found
     found = []
-    for part in parts:
+    for part in (part for part in parts if part not in without):
         folder = join(path, part)
         inside = _list(files, folder, is_needed=False)
         if part == "topics":

@@ -16,23 +16,19 @@ import os
 import time as clock
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from lamina.errors import BadOption, StorageError, from_os
-from lamina.log.files import Files, join
+from lamina.errors import BadOption
 from lamina.pipeline import storage
 from lamina.pipeline.choosing import runner
 from lamina.pipeline.restoring import asking, planning
-from lamina.pipeline.restoring.copying import Copied, Copy, copy
-from lamina.pipeline.restoring.planning import Plan
-from lamina.pipeline.restoring.target import Making, making
-from lamina.pipeline.running import Progress, Runner
+from lamina.pipeline.restoring.copying import Copy, copy
+from lamina.pipeline.restoring.gathering import copy_all, gather
+from lamina.pipeline.restoring.target import making
+from lamina.pipeline.running import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_TRIES: Final = 5
-"""How often the logs are looked at anew when a dump or cleaning comes in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +86,18 @@ def as_of(
     assert restore is not None
     files, path = asking.target("restore", restore, data)
     asking.check_is_new(files, path)
-    plan = _plan(data, moment)
+    disk, source = storage.open_storage(data)
+    plan = planning.plan(disk, source, moment)
     size = sum(file.end for log in plan.logs for file in log.files)
     with making(files, path) as made:
         with runner(engine, size=size, spark=spark, master=master, conf=conf) as where:
-            plan, copied = _copy_all(data, moment, plan, made, where, progress)
-        _gather(files, made, copied)
+            plan, copied = copy_all(
+                plan,
+                lambda log, number: Copy(number, data, log, moment, made.folder),
+                lambda tasks: where.map(copy, tasks, progress),
+                lambda: planning.plan(disk, source, moment),
+            )
+        gather(files, made, copied)
         made.commit()
     return AsOfReport(
         time_ns=moment,
@@ -142,36 +144,3 @@ def _table(
         engine=where.name,
         seconds=round(clock.monotonic() - start, 3),
     )
-
-
-def _plan(data: str, moment: int) -> Plan:
-    disk, path = storage.open_storage(data)
-    return planning.plan(disk, path, moment)
-
-
-def _copy_all(
-    data: str, moment: int, plan: Plan, made: Making, where: Runner, progress: Progress
-) -> tuple[Plan, list[Copied]]:
-    """Raises: as ``copying.copy``. What is done after all is in what is returned."""
-    for left in range(_TRIES - 1, -1, -1):
-        tasks = [Copy(number, data, log, moment, made.folder) for number, log in enumerate(plan.logs)]
-        try:
-            return plan, where.map(copy, tasks, progress)
-        except StorageError as error:
-            if type(error) is not StorageError or not left:
-                raise
-            plan = _plan(data, moment)  # files went, or were rewritten, meanwhile: look again
-    raise AssertionError
-
-
-def _gather(files: Files, made: Making, copied: list[Copied]) -> None:
-    """What the tasks made, under the names that it has in a data folder."""
-    try:
-        files.make_folder(made.whole)
-        # A topic comes before its groups: those go into its folder.
-        for one in sorted(copied, key=lambda each: each.path):
-            above = join(made.whole, one.path).rpartition("/")[0]
-            files.make_folder(above)
-            files.rename_folder(one.folder, join(made.whole, one.path))
-    except OSError as error:
-        raise from_os(error, "gather what was restored in", made.whole) from error

@@ -14,10 +14,10 @@ from lamina.log.files import File, Files, join
 from lamina.log.recovery import chunks_of
 from lamina.log.rewrite import write_new
 from lamina.pipeline import places, storage
+from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.restoring import store
 from lamina.pipeline.restoring.planning import LogPlan
 from lamina.pipeline.staging import part_name
-from lamina.pipeline.views.states.frozen import Frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,11 @@ def copy(task: Copy) -> Copied:
 
     Raises: TooOld; Corruption, WrongFormat, DiskFull, DiskError; StorageError if it has to be begun anew.
     """
-    disk, _ = storage.open_storage(task.data)
-    to, _ = storage.open_storage(task.folder)
+    return copy_from(storage.open_storage(task.data)[0], storage.open_storage(task.folder)[0], task)
+
+
+def copy_from(disk: Files, to: Files, task: Copy) -> Copied:
+    """The same from a disk that has no address: a generation of a backup."""
     folder = join(task.folder, part_name(task.number))
     place = task.plan.place
     try:

@@ -30,13 +30,12 @@ from lamina.log.files import Files
 from lamina.log.naming import STORED, TIMED, FileName, parse
 from lamina.log.reader import Reader
 from lamina.log.segment import open_for_reading
-from lamina.pipeline import places, snapshot
+from lamina.pipeline import places, reach, snapshot
 from lamina.pipeline.auditing.holding import Held
+from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.places import LogPlace
+from lamina.pipeline.reach import attests_more, too_old
 from lamina.pipeline.snapshot import PinnedFile
-from lamina.pipeline.views.states import frozen, groups
-from lamina.pipeline.views.states.base import Log
-from lamina.pipeline.views.states.frozen import Frozen, attests_more, too_old
 from lamina.units import show_time
 
 _DUMP: Final = ".dump"
@@ -63,10 +62,12 @@ class Plan:
     """What may not be as it was."""
 
 
-def plan(disk: Files, path: str, time_ns: int) -> Plan:
-    """Raises: TooOld, saying how far it reaches; BadOption if nothing was there yet; Corruption, DiskError."""
+def plan(disk: Files, path: str, time_ns: int, without: frozenset[str] = frozenset()) -> Plan:
+    """``without``: parts of a data folder that are left out.
+
+    Raises: TooOld, saying how far it reaches; BadOption if nothing was there yet; Corruption, DiskError."""
     found, firsts = Plan(), []
-    for place in places.find(disk, path):
+    for place in places.find(disk, path, without):
         first, log = (_plan_store if place.kind == places.STORE else _plan_log)(disk, place, time_ns, found)
         if log is not None:
             found.logs.append(log)
@@ -88,13 +89,13 @@ def _plan_log(disk: Files, place: LogPlace, time_ns: int, found: Plan) -> _Plann
     if not files or first is None:
         return None, None
     if place.kind == places.JOBS:
-        _note_cleaned(disk, place, files, time_ns, found)
+        note_cleaned(disk, place, files, time_ns, found)
     elif place.kind == places.TOPIC:
         _note_let_go(disk, place, files, time_ns, found)
     elif place.kind == places.GROUPS:
-        groups.check_whole(disk, Log(place, files, time_ns, time_ns), time_ns)
+        reach.check_groups(disk, place, files, time_ns)
     if place.kind != places.QUEUES:
-        frozen.check_reach(disk, place, files, time_ns)
+        reach.check_reach(disk, place, files, time_ns)
         if first > time_ns:
             return first, None
     elif not files[0].name.endswith(_DUMP):
@@ -123,14 +124,16 @@ def _pin(disk: Files, place: LogPlace, names: Sequence[FileName] | None = None) 
 # -- jobs ------------------------------------------------------------------------------------------------------------
 
 
-def _note_cleaned(disk: Files, place: LogPlace, files: Sequence[PinnedFile], time_ns: int, found: Plan) -> None:
+def note_cleaned(disk: Files, place: LogPlace, files: Sequence[PinnedFile], time_ns: int, found: Plan) -> None:
     """Cleaning leaves a trace (auditing/holding.py)."""
     with Held(disk, place.folder) as held:
         ours = held.streams.get("numbered", [])
     firsts = {file.name: file.first_ns for file in files}
     before = [file for file in ours if (firsts.get(file.name.name) or 0) <= time_ns]
     numbers = [file.name.number for file in before]
-    if not all(file.is_sealed_whole for file in before) or numbers != list(range(1, len(numbers) + 1)):
+    # The newest file is never cleaned; it may have no index yet.
+    is_whole = all(file.is_sealed_whole or file.is_newest for file in before)
+    if not is_whole or numbers != list(range(1, len(numbers) + 1)):
         text = f"{place.path}: of jobs that are over by now, cleaning may have removed all records"
         found.notes.append(text)
 
@@ -183,7 +186,7 @@ def _pin_queues(disk: Files, place: LogPlace, time_ns: int) -> tuple[PinnedFile,
     if layouts_of(disk, place.folder):
         raise BadOption(
             f"{place.path}: the messages are in journals, which keep the present only",
-            hint="restore the other logs one by one: --data DIR/jobs, --data DIR/topics and so on",
+            hint="lamina restore --without queues leaves them out; a backup has them as of its generations",
         )
     found = store_files.find(disk.list(place.folder))
     newest, logs = max(found.logs, default=-1), set(found.logs)
@@ -233,20 +236,25 @@ def _ended(disk: Files, place: LogPlace, name: str) -> int | None:
 
 
 def _plan_store(disk: Files, place: LogPlace, time_ns: int, found: Plan) -> _Planned:
-    names = disk.list(place.folder)
-    history = epoch_file.history(disk, place.folder, names)
-    first = min((at for at, _ in history), default=None)
-    formers = [generation for name in names if (generation := catalogs.former_generation(name)) is not None]
-    known = [catalogs.load(disk, place.folder)]
-    known += [each for number in formers if (each := cleaning.usable_former(disk, place.folder, number)) is not None]
-    oldest = min(known, key=lambda each: each.epoch)
-    reached = min((at for at, epoch in history if epoch >= oldest.epoch), default=oldest.time_ns)
+    first, oldest, reached = store_reach(disk, place)
     try:
         epoch = looking.epoch_at(disk, place.folder, time_ns)
     except TooOld:
         raise too_old(place, time_ns, reached) from None
     if first is None or (first > time_ns and not epoch):
         return first, None
-    if epoch < oldest.epoch:
+    if epoch < oldest:
         raise too_old(place, time_ns, reached)
     return first, LogPlan(place, epoch=epoch)
+
+
+def store_reach(disk: Files, place: LogPlace) -> tuple[int | None, int, int]:
+    """When the first epoch that is known became durable; the oldest epoch that can be read, and since when it is."""
+    names = disk.list(place.folder)
+    history = epoch_file.history(disk, place.folder, names)
+    formers = [generation for name in names if (generation := catalogs.former_generation(name)) is not None]
+    known = [catalogs.load(disk, place.folder)]
+    known += [each for number in formers if (each := cleaning.usable_former(disk, place.folder, number)) is not None]
+    oldest = min(known, key=lambda each: each.epoch)
+    reached = min((at for at, epoch in history if epoch >= oldest.epoch), default=oldest.time_ns)
+    return min((at for at, _ in history), default=None), oldest.epoch, reached

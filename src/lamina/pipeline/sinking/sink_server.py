@@ -11,12 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from lamina.client.resp import Reply, RespClient, Word
-from lamina.client.topics import TopicClient
+from lamina.client.endpoint import Endpoint
+from lamina.client.lines import hold
+from lamina.client.resp import RespClient
+from lamina.client.talking import Reply, Word
+from lamina.client.topic_reading import RemotePages
+from lamina.client.topic_talks import stats
 from lamina.engines.topics import ids
 from lamina.engines.topics.ids import EntryId
-from lamina.engines.topics.messages import show_name
-from lamina.errors import LaminaError, StorageError
+from lamina.engines.topics.messages import Message
+from lamina.errors import Gap, LaminaError, StorageError
 from lamina.pipeline.sinking.publications import Chunk, Seen
 from lamina.pipeline.sinking.publishing import Numbered
 from lamina.pipeline.sinking.sink_parts import mark_of
@@ -33,16 +37,16 @@ class ServerOutlet:
 
     def __init__(self, server: RespClient, place: str) -> None:
         """``place``: where it is known what was published; who publishes from there does so alone."""
-        self._server, self._topics = server, TopicClient(server)
+        self._server = server
         self._name = f"lamina-publish-{mark_of(place)}".encode()
         self._server.ask("CLIENT", "SETNAME", self._name)
 
     def look(self, topics: Iterable[bytes]) -> dict[bytes, Seen]:
         found = {}
         for name in topics:
-            stats = self._topics.stats(show_name(name))
-            last = ids.FIRST if stats.last_id is None else ids.parse(stats.last_id.encode())
-            found[name] = Seen(last, stats.added, stats.length)
+            now = hold(stats(name), self._server)
+            last = ids.FIRST if now.last_id is None else ids.parse(now.last_id.encode())
+            found[name] = Seen(last, now.added, now.length)
         return found
 
     def find(self, entries: Numbered, chunk: Chunk, staged: str) -> set[int]:
@@ -53,13 +57,24 @@ class ServerOutlet:
         found = set[int]()
         for name, numbers in wanted.items():
             behind = ids.show(EntryId(chunk.seen[name].last + 1)).decode()
-            for message in self._topics.read(show_name(name), behind, None):
+            for message in self._read(name, behind):
                 number = numbers.pop(message.fields.get(ORIGIN, b""), -1)
                 if number >= 0:
                     found.add(number)
                     if not numbers:
                         break
         return found
+
+    def _read(self, name: bytes, since: str) -> Iterator[Message]:
+        pages = RemotePages(name, since, None, None, reverse=False, count=None)
+        while True:
+            try:
+                page = hold(pages.next(), self._server)
+            except Gap:  # what retention has taken meanwhile cannot be found any more
+                continue
+            if not page:
+                return
+            yield from page
 
     def _close_others(self) -> None:
         """Connections of attempts before: what they sent and the server has not read yet must not come later."""
@@ -93,6 +108,13 @@ class ServerOutlet:
         return replies
 
 
+class _Attempt(RespClient):
+    """Is not renewed by itself: who was hung up on is over, and another connection would not have the name."""
+
+    def _was_hung_up(self) -> bool:
+        return False
+
+
 def origin(staged: str, number: int) -> bytes:
     """What tells an entry from all others."""
     return f"{staged.rpartition('-')[2]}-{number}".encode()
@@ -101,5 +123,6 @@ def origin(staged: str, number: int) -> bytes:
 @contextmanager
 def opened(address: tuple[str, int], password: str | None, place: str) -> Iterator[ServerOutlet]:
     """Raises: Disconnected, WireError."""
-    with RespClient(*address, password=password) as server:
+    host, port = address
+    with _Attempt(endpoint=Endpoint(host, port, token=password, retry_s=0)) as server:
         yield ServerOutlet(server, place)

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from lamina.errors import BadOption, Corruption, WrongFormat
 from lamina.log.files import Files
+from lamina.pipeline import reach
 from lamina.pipeline.options import ReadOptions
 from lamina.pipeline.pieces import Times
 from lamina.pipeline.places import LogPlace
 from lamina.pipeline.schema import DAMAGE, Column
 from lamina.pipeline.snapshot import PinnedFile, Snapshot
 from lamina.pipeline.views.base import batch
-from lamina.pipeline.views.states import frozen
 
 _AT_ONCE: Final = 4096  # rows
 
@@ -72,7 +72,7 @@ class StateView:
         ]
 
     def check_reach(self, disk: Files, log: Log, as_of_ns: int) -> None:
-        frozen.check_reach(disk, log.place, log.files, as_of_ns)
+        reach.check_reach(disk, log.place, log.files, as_of_ns)
 
     def read(
         self, disk: Files, task: Any, wanted: Sequence[Column], times: Times, *, is_permissive: bool = False

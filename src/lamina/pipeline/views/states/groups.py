@@ -17,15 +17,14 @@ from lamina.errors import Corruption
 from lamina.log.files import Files
 from lamina.log.naming import TIMED
 from lamina.log.reader import Reader
-from lamina.pipeline import places
+from lamina.pipeline import places, reach
+from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.options import ReadOptions
 from lamina.pipeline.schema import Column
 from lamina.pipeline.snapshot import Snapshot
 from lamina.pipeline.views.groups import CONSUMER, GROUP, show_id, show_name, signed
 from lamina.pipeline.views.groups import seen as to_micros
-from lamina.pipeline.views.states import frozen
 from lamina.pipeline.views.states.base import Log, Row, StateView
-from lamina.pipeline.views.states.frozen import Frozen, attests_more, too_old
 from lamina.pipeline.views.states.topics import Folded
 from lamina.pipeline.views.topic import ID_MS, ID_SEQUENCE, TOPIC
 
@@ -43,7 +42,7 @@ DELIVERIES: Final = Column("deliveries", "bigint", "how often it was delivered")
 
 class _GroupsView(StateView):
     def check_reach(self, disk: Files, log: Log, as_of_ns: int) -> None:
-        check_whole(disk, log, as_of_ns)
+        reach.check_groups(disk, log.place, log.files, as_of_ns)
 
 
 class GroupStateView(_GroupsView):
@@ -61,7 +60,7 @@ class GroupStateView(_GroupsView):
     def check_reach(self, disk: Files, log: Log, as_of_ns: int) -> None:
         super().check_reach(disk, log, as_of_ns)
         if isinstance(log, _Both) and log.topic is not None:
-            frozen.check_reach(disk, log.topic.place, log.topic.files, as_of_ns)
+            reach.check_reach(disk, log.topic.place, log.topic.files, as_of_ns)
 
     def rows(self, disk: Files, log: Log) -> Iterator[Row]:
         groups = fold(disk, log).groups
@@ -153,26 +152,6 @@ def fold(disk: Files, log: Log) -> State:
         error, (file, offset) = loader.problem
         raise Corruption(file, offset, f"no record of a group: {error}") from error
     return loader.state
-
-
-def check_whole(disk: Files, log: Log, as_of_ns: int) -> None:
-    """Raises: TooOld if all groups were written anew later than that, and what came before was removed."""
-    if attests_more(disk, log.files[0]) and (whole := _whole_from(disk, log)) is not None and whole > as_of_ns:
-        raise too_old(log.place, as_of_ns, whole)
-
-
-def _whole_from(disk: Files, log: Log) -> int | None:
-    """The time of the record with which the first snapshot is whole, None if there is none."""
-    loader = Loader()
-    with Frozen(disk, log.place, log.files) as pinned:
-        for segment, batch in Reader(pinned.folder, family=TIMED, files=pinned.files).batches():
-            for number in range(len(batch.times)):
-                payload = batch.payload(number)
-                if not segment.format.is_mark(payload):
-                    loader.take(payload, (segment.name.name, 0))
-                    if loader.snapshot_bytes:
-                        return batch.times[number]
-    return None
 
 
 def _lag(topic: Folded, group: Group) -> int | None:

@@ -24,6 +24,7 @@ from lamina.engines.jobs.volatile import VolatileLog
 from lamina.log.files import Files
 from lamina.log.reader import Reader
 from lamina.pipeline import places
+from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.schema import Column
 from lamina.pipeline.views.jobs import (
     CREATED,
@@ -36,7 +37,6 @@ from lamina.pipeline.views.jobs import (
     micros,
 )
 from lamina.pipeline.views.states.base import Log, Row, StateView
-from lamina.pipeline.views.states.frozen import Frozen
 
 ID: Final = Column("id", "string", "of the job")
 NAME: Final = Column("name", "string", "of its queue")

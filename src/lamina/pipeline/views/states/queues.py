@@ -19,10 +19,11 @@ from lamina.errors import BadOption
 from lamina.log.files import Files
 from lamina.log.segment import open_for_reading
 from lamina.pipeline import places
+from lamina.pipeline.frozen import Frozen
+from lamina.pipeline.reach import too_old
 from lamina.pipeline.schema import Column
 from lamina.pipeline.views.queues import BODY, FLAGS, QUEUE, SENT, moment
 from lamina.pipeline.views.states.base import Log, Row, StateView
-from lamina.pipeline.views.states.frozen import Frozen, too_old
 
 STORE: Final = Column("store", "string", "where its messages are: memory or journal")
 STATUS: Final = Column("status", "string", "active, or off: nothing more is accepted")

@@ -22,13 +22,13 @@ from lamina.log.naming import TIMED
 from lamina.log.reader import Reader
 from lamina.pipeline import columns as kernel
 from lamina.pipeline import places, reading
+from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.pieces import Piece
 from lamina.pipeline.reading import Records
 from lamina.pipeline.schema import DAMAGE, Column
 from lamina.pipeline.views.base import SIZE, TIME, TIME_NS, batch
 from lamina.pipeline.views.groups import show_id
 from lamina.pipeline.views.states.base import Log, Row, StateView
-from lamina.pipeline.views.states.frozen import Frozen
 from lamina.pipeline.views.topic import FIELDS, ID_MS, ID_SEQUENCE, KIND, TOPIC, TopicView
 
 ID: Final = Column("id", "string", "of the entry, as clients write it: 1700000000123-7")

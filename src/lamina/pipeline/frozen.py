@@ -12,20 +12,18 @@ import errno
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Final, cast
 
-from lamina.errors import StorageError, TooOld
+from lamina.errors import StorageError
 from lamina.log import index as indexes
 from lamina.log.files import File, Files
-from lamina.log.frame import MAX_PAYLOAD
 from lamina.log.naming import CHECKPOINT, parse
-from lamina.log.reader import Segment, attested_at_head
 from lamina.log.scan import HEADER_SIZE, FileScan
 from lamina.log.segment import open_for_reading
 from lamina.pipeline import places
 from lamina.pipeline.places import LogPlace
 from lamina.pipeline.snapshot import PinnedFile
-from lamina.units import show_time
 
 _TRIES: Final = 64
 
@@ -136,7 +134,7 @@ class Frozen:
         self, pinned: Sequence[PinnedFile], opened: dict[str, File], until_ns: int | None
     ) -> dict[str, tuple[File, int]]:
         chosen: dict[str, tuple[File, int]] = {}
-        for known, following in zip(pinned, [*pinned[1:], None], strict=True):
+        for known, following in zip_longest(pinned, pinned[1:]):
             file = opened.get(known.name)
             if file is None:
                 continue
@@ -193,37 +191,3 @@ class _Cut:
 
 def _identities(opened: dict[str, File]) -> dict[str, tuple[int, int]]:
     return {name: file.identity for name, file in opened.items()}
-
-
-def check_reach(disk: Files, place: LogPlace, pinned: Sequence[PinnedFile], until_ns: int) -> None:
-    """Raises: TooOld if the files begin after that time, and something was before them."""
-    oldest = next((file for file in pinned if file.is_ordered and file.first_ns is not None), None)
-    if oldest is None or oldest.first_ns is None or oldest.first_ns <= until_ns or pinned[0] is not oldest:
-        return
-    if attests_more(disk, oldest):
-        raise too_old(place, until_ns, oldest.first_ns)
-
-
-def attests_more(disk: Files, oldest: PinnedFile) -> bool:
-    """The file says at its head that records were before it, which are gone."""
-    name = parse(oldest.name)
-    try:
-        file = open_for_reading(disk, oldest.place.folder, oldest.name)
-    except FileNotFoundError:
-        return True  # gone itself
-    try:
-        assert name is not None
-        segment = Segment(name, file, oldest.format, file.size(), is_newest=False)
-        return bool(attested_at_head(segment, MAX_PAYLOAD))
-    finally:
-        file.close()
-
-
-def too_old(place: LogPlace, asked_ns: int, oldest_ns: int) -> TooOld:
-    """The same error as of the store, which counts in epochs."""
-    error = TooOld(0, 0, oldest_ns)
-    error.message = f"the files of {place.path} do not reach back to {show_time(asked_ns)}"
-    error.args = (error.message,)
-    error.hint = f"the earliest time that can be had is {show_time(oldest_ns)}"
-    error.facts = {"log": place.path, "oldest_time_ns": oldest_ns}
-    return error
