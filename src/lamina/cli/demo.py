@@ -1,211 +1,152 @@
-"""``lamina demo``: see it at work in a minute, on real files, with a real crash."""
+"""``lamina demo``: a server under load that is killed, comes back, and lost nothing; its past; Spark on its files.
+
+The story is in ``tell``; each step is real: a ``lamina serve`` process, clients over sockets, SIGKILL, files.
+"""
 
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from lamina.cli.demo_server import Server
+from lamina.cli.jobs_work import stoppable
 from lamina.cli.render import as_json, err, out, print_json, print_table
-from lamina.log import ALWAYS, OS, Level, Log, LogOptions, Reader, Sync, interval, kernel
-from lamina.units import show_time
+from lamina.errors import BadOption
 
-RECORDS: Final = {"always": 300, "interval(50 ms)": 20_000, "os": 20_000}
-PAYLOAD: Final = 100
+if TYPE_CHECKING:
+    from lamina.cli.load import Load
 
-# Runs in a process of its own, acknowledges on standard output, and is killed in the middle of it.
-WRITER: Final = """
-import sys
-from lamina.log import Level, Log
-log = Log.open(sys.argv[1])
-number = 0
-while True:
-    log.append(b"order %d" % number, until=Level.SYNCED)
-    print(number, flush=True)
-    number += 1
-"""
+PAGE: Final = "lamina-demo.html"
+_BEFORE_KILL_S: Final = 2.5
+_CALM_S: Final = 1.0
 
-Tick = Callable[[int], None]
+Say = Callable[[str], None]
 
 
 @click.command()
+@click.option("--report", "page", metavar="FILE", default=PAGE, show_default=True, help="Where the page goes.")
+@click.option("--kills", type=click.IntRange(1, 100), default=3, show_default=True, help="How often the server dies.")
 @click.option(
     "--keep", metavar="DIR", type=click.Path(file_okay=False), help="Keep the files in DIR, to look at them afterwards."
 )
 @click.option("--spark/--no-spark", "with_spark", default=True, help="Also show Spark at work, if it is installed.")
+@click.option("--open/--no-open", "opens", default=True, help="Show the page in a browser, where there is a screen.")
 @as_json
-def demo(keep: str | None, with_spark: bool, as_json: bool) -> None:
-    """See lamina at work: durability, crashes of a log, of servers and of a subscriber, a look into the past, and Spark
-    on the same files.
+def demo(page: str, kills: int, keep: str | None, with_spark: bool, opens: bool, as_json: bool) -> int:
+    """See lamina at work: jobs, topics, queues and the store of a server under load, which is killed again and again
+    and loses nothing; its past, compaction, and Spark on the same files.
 
-    Takes less than a minute, writes to a temporary folder, and leaves nothing behind (but see --keep).
+    Takes about a minute, on free ports and in a temporary folder. It leaves nothing behind but a page with plots.
+    Exit codes: 0 nothing was lost, 1 something was.
     """
-    from lamina.cli.demo_jobs import jobs_part
-    from lamina.cli.demo_pipeline import pipeline_part
-    from lamina.cli.demo_queues import queues_part
-    from lamina.cli.demo_topics import topics_part
-
     folder = Path(keep) if keep else Path(tempfile.mkdtemp(prefix="lamina-demo-"))
+    if keep and folder.exists() and any(folder.iterdir()):
+        raise BadOption(f"{folder} is not empty", hint="name a folder that is new")
     folder.mkdir(parents=True, exist_ok=True)
-    show = _say if not as_json else (lambda text: None)
+    say: Say = (lambda text: None) if as_json else (lambda text: out.print(text, markup=False))
     try:
-        show(f"The log kernel ({kernel.NAME}), on real files in a temporary folder.\n")
-        summary: dict[str, object] = {
-            "policies": [_append_under(sync, folder, quiet=as_json) for sync in (ALWAYS, interval(50), OS)],
-            "crash": _crash(folder / "orders", show),
-            "as_of": _as_of(folder / "orders", show),
-            "jobs": jobs_part(folder / "served", show),
-            "topics": topics_part(folder / "served", show),
-            "queues": queues_part(folder / "served", show),
-        }
-        if with_spark:
-            summary["pipeline"] = pipeline_part(folder / "piped", show)
+        with stoppable():
+            summary = tell(folder / "data", Path(page), kills, say, with_spark=with_spark, quiet=as_json)
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
     if as_json:
         print_json(summary)
-    else:
-        _print_summary(summary)
-        if keep:
-            _say(f'\nThe files are in {folder}: try "lamina log dump {folder / "orders"}"')
-            if (folder / "report.html").exists():
-                _say(f"and open {folder / 'report.html'} in a browser;")
-            _say(f'and "lamina jobs ls --data {folder / "served"}", "lamina topics ls" or "lamina queues ls" likewise.')
+    elif keep:
+        say(f'The files are in {folder / "data"}: try "lamina doctor --data {folder / "data"}".')
+    if opens and not as_json and out.is_terminal:
+        click.launch(str(Path(page).resolve()))
+    return 0 if summary["is_right"] else 1
 
 
-def _say(text: str) -> None:
-    out.print(text, markup=False)
+def tell(data: Path, page: Path, kills: int, say: Say, *, with_spark: bool, quiet: bool) -> dict[str, object]:
+    """The story. Returns what came out of it."""
+    from lamina.cli.demo_past import change_something, compacting, restored
+    from lamina.cli.demo_pipeline import pipeline_part, report_part
+    from lamina.cli.load import Load
+
+    started = time.monotonic()
+    server = Server(data)
+    with server:
+        say(f"1. A server: {server.command}")
+        say(f"   up in {server.took_s:.2f} s, jobs on port {server.workq}, all else on {server.resp}.")
+        say(f"\n2. Load by eight clients on jobs, topics, queues and the store, and {kills} kills with SIGKILL.")
+        load = Load(server.client)
+        with load.running():
+            deaths = _kill_again_and_again(server, load, kills, say, quiet=quiet)
+        verdicts = load.settle()
+        say("")
+        if not quiet:
+            print_table(
+                ["", "acknowledged ", "finished ", "lost ", "came back "],
+                [[each.kind, each.acknowledged, each.finished, each.lost, each.back] for each in verdicts],
+            )
+        is_right = all(verdict.is_right for verdict in verdicts) and not load.problems
+        say(f"   {load.breaks} commands broke off in the kills; " + _verdict(is_right, load.problems) + "\n")
+        say("3. The past: a price changes, a door closes; and the folder as it was before, beside the server.")
+        with server.client() as lm:
+            moment = change_something(lm)
+        past = restored(data, data.parent / "then", moment, say)
+        say("\n4. Compaction: of each key only the newest value is kept.")
+        with server.client() as lm:
+            compacted = compacting(lm, say)
+        took = server.stop()
+        say(f"   The server stops in order, in {took:.2f} s.\n")
+    say("5. The same files are a Spark table.")
+    piped = pipeline_part(data, say) if with_spark else {"skipped": "--no-spark"}
+    found = report_part(data, page, say)
+    seconds = round(time.monotonic() - started, 1)
+    say(f"\nDone in {seconds} s. The page: {page.resolve()}")
+    return {
+        "is_right": is_right and past["is_right"],
+        "verdicts": [verdict.as_dict() for verdict in verdicts],
+        "problems": load.problems,
+        "kills": deaths,
+        "past": past,
+        "compacted": compacted,
+        "pipeline": piped,
+        "report": {"path": str(page.resolve()), **found},
+        "seconds": seconds,
+    }
 
 
-def _append_under(sync: Sync, folder: Path, *, quiet: bool) -> dict[str, object]:
-    """Append records one by one and wait for each as the policy promises."""
-    count = RECORDS[str(sync)]
-    with Log.open(str(folder / sync.name), options=LogOptions(sync=sync)) as log:
-        started = time.perf_counter()
-        with _ticks(f"append, policy {sync}", count, quiet=quiet) as tick:
-            for number in range(count):
-                log.append(b"x" * PAYLOAD, until=sync.level)
-                if number % 100 == 99:
-                    tick(100)
-        seconds = time.perf_counter() - started
-        return {
-            "policy": str(sync),
-            "records": count,
-            "records_per_s": round(count / seconds),
-            "syncs": log.stats.syncs,
-            "survives": "a power cut" if sync.level is Level.SYNCED else "a killed process",
-        }
+def _verdict(is_right: bool, problems: list[str]) -> str:
+    if is_right:
+        return "nothing acknowledged was lost, and nothing that was done came back."
+    return " ".join(["SOMETHING WAS LOST, OR CAME BACK.", *problems[:3]])
 
 
-class _ticks:  # noqa: N801
-    """A live bar on a terminal; one plain line when the work is done elsewhere."""
-
-    def __init__(self, what: str, total: int, *, quiet: bool) -> None:
-        self._what, self._total, self._quiet = what, total, quiet
-        self._bar: object = None
-
-    def __enter__(self) -> Tick:
-        if self._quiet or not sys.stderr.isatty():
-            return lambda count: None
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn(f"{self._what:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        bar = Progress(*columns, console=err)
-        self._bar = bar
-        bar.start()
-        task = bar.add_task(self._what, total=self._total)
-        return lambda count: bar.advance(task, count)
-
-    def __exit__(self, *problem: object) -> None:
-        from rich.progress import Progress
-
-        if isinstance(self._bar, Progress):
-            self._bar.stop()
-        elif not self._quiet:
-            _say(f"{self._what}: {self._total:,} records")
+def _kill_again_and_again(server: Server, load: Load, kills: int, say: Say, *, quiet: bool) -> list[dict[str, float]]:
+    deaths = []
+    for number in range(kills + 1):
+        _watch(load, _BEFORE_KILL_S if number < kills else _CALM_S, quiet=quiet)
+        if number == kills:
+            break
+        before = sum(load.counts().values())
+        server.kill()
+        server.start()
+        deaths.append({"acknowledged": before, "back_in_s": round(server.took_s, 3)})
+        say(f"   killed after {before:,} acknowledged changes; it is back in {server.took_s:.2f} s")
+    return deaths
 
 
-def _crash(folder: Path, show: Callable[[str], None]) -> dict[str, object]:
-    """Kill a writer in the middle of its work, tear the end of its file as a power cut may, and open it again."""
-    show("\nA process appends orders, each acknowledged once it is synced; we kill it with SIGKILL ...")
-    # In a group of its own: Ctrl-C is for us, and we kill it whatever happens.
-    command = [sys.executable, "-c", WRITER, str(folder)]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)  # noqa: S603
-    assert writer.stdout is not None
-    acknowledged = -1
-    try:
-        for line in writer.stdout:
-            acknowledged = int(line)
-            if acknowledged >= 200:
-                break
-    finally:
-        writer.kill()
-    acknowledged = max([acknowledged, *(int(line) for line in writer.stdout if line.endswith("\n"))])
-    writer.wait()
-    newest = max(folder.glob("*.log"))
-    with newest.open("ab") as file:
-        file.write(kernel.encode_many(time.time_ns(), [b"half an order"])[:20])
-    show(f"  acknowledged: orders 0 to {acknowledged}; and half a record torn off at the end of {newest.name}")
-    started = time.perf_counter()
-    with Log.open(str(folder)) as log:
-        took_ms = (time.perf_counter() - started) * 1000
-        found = [record.payload for record in log.reader.read()]
-        warnings = log.report.warnings()
-    lost = [number for number in range(acknowledged + 1) if b"order %d" % number not in set(found)]
-    show(f"  reopened in {took_ms:.1f} ms; {len(found)} orders found, {len(lost)} acknowledged ones lost")
-    for warning in warnings:
-        show(f"  {warning}")
-    return {"acknowledged": acknowledged + 1, "lost": len(lost), "torn": warnings, "reopened_ms": round(took_ms, 1)}
+def _watch(load: Load, seconds: float, *, quiet: bool) -> None:
+    """On a terminal, show what is acknowledged while it goes on."""
+    from rich.live import Live
+    from rich.text import Text
 
-
-def _as_of(folder: Path, show: Callable[[str], None]) -> dict[str, object]:
-    """Read the log as of a moment in its past."""
-    reader = Reader(str(folder))
-    records = list(reader.read())
-    moment = records[len(records) // 2].time_ns
-    started = time.perf_counter()
-    first = next(iter(reader.read(since=moment)))
-    took_ms = (time.perf_counter() - started) * 1000
-    show(f"\nAs of {show_time(moment)} the log goes on with {first.payload.decode()!r} (found in {took_ms:.2f} ms).")
-    assert first.time_ns == moment
-    return {"time_ns": moment, "first": first.payload.decode(), "found_ms": round(took_ms, 2)}
-
-
-def _print_summary(summary: dict[str, object]) -> None:
-    parts = ("policies", "crash", "jobs", "topics", "queues")
-    policies, crash, jobs, topics, queues = (summary[part] for part in parts)
-    assert isinstance(policies, list)
-    assert isinstance(crash, dict)
-    assert isinstance(jobs, dict)
-    assert isinstance(topics, dict)
-    assert isinstance(queues, dict)
-    _say("")
-    print_table(
-        ["policy", "records ", "records/s ", "syncs ", "an acknowledged record survives"],
-        [list(policy.values()) for policy in policies],
-    )
-    verdict = "nothing acknowledged was lost" if not crash["lost"] else f"{crash['lost']} RECORDS LOST"
-    _say(f"\nThe crash: {crash['acknowledged']} orders acknowledged, {verdict}. The torn tail was cut and kept aside.")
-    is_right = jobs["finished"] == jobs["jobs"] and not (jobs["lost"] or jobs["twice"] or jobs["undone"])
-    verdict = "none was lost, doubled or undone" if is_right else "SOME WERE LOST, DOUBLED OR UNDONE"
-    _say(f"The jobs: {jobs['acknowledged']} acknowledged, {verdict}; {jobs['finished']} of {jobs['jobs']} completed.")
-    is_right = not (topics["missing"] or topics["undue"])
-    verdict = "the subscriber missed none" if is_right else "THE SUBSCRIBER MISSED SOME, OR GOT SOME THAT WERE DONE"
-    again = f"{topics['twice']} came twice, not acknowledged when it was killed"
-    _say(f"The topic: {topics['published']} messages published, {verdict}; {again}.")
-    is_right = not (queues["lost"] or queues["undone"] or queues["disordered"])
-    verdict = "none was lost, none came back, all in order" if is_right else "SOME WERE LOST, UNDONE OR OUT OF ORDER"
-    _say(f"The queues: {queues['sent']} messages sent, {len(queues['kills'])} kills in the middle of dumps, {verdict}.")
-    piped = summary.get("pipeline")
-    if isinstance(piped, dict) and "counts" in piped:
-        counts = ", ".join(f"{count:,}" for count in piped["counts"])
-        live = f"{piped['live']:,} of {piped['entries']:,} entries live after compaction"
-        _say(f"Spark: {counts} messages counted as the topic grew; {live}.")
+    end = time.monotonic() + seconds
+    if quiet or not err.is_terminal:
+        time.sleep(seconds)
+        return
+    with Live(console=err, transient=True, refresh_per_second=10) as live:
+        while time.monotonic() < end:
+            counts = "   ".join(f"{kind} {count:,}" for kind, count in load.counts().items())
+            live.update(Text(f"   acknowledged: {counts}"))
+            time.sleep(0.1)

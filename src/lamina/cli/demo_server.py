@@ -1,82 +1,126 @@
-"""The processes that ``lamina demo`` starts and kills: a real server, and programs that use it."""
+"""The server that ``lamina demo`` starts and kills."""
 
 from __future__ import annotations
 
-import select
+import socket
 import subprocess
 import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from lamina.cli.jobs_work import undisturbed
 from lamina.errors import LaminaError
 
-PATIENCE_S: Final = 60
+if TYPE_CHECKING:
+    from lamina.client.connecting import Remote
+
 HOST: Final = "127.0.0.1"
+_PATIENCE_S: Final = 60
 
 
-class Program:
-    """A Python process. It is gone when the ``with`` ends, however that ends."""
+class Server:
+    """``lamina serve`` with sync ``always``, on ports that stay the same. Gone when the ``with`` ends, however."""
 
-    def __init__(self, *words: str | Path) -> None:
-        """``words`` behind ``python``."""
-        self._words = [sys.executable, *map(str, words)]
+    def __init__(self, data: Path, *flags: str, under: Sequence[str] = ()) -> None:
+        """``under``: a command that runs it, such as ``prlimit``."""
+        self._under = [*under]
+        self.workq, self.resp = free_ports(2)
+        self._words = ["serve", "--data", str(data), "--sync", "always"]
+        self._words += ["--workq", f"{HOST}:{self.workq}", "--resp", f"{HOST}:{self.resp}"]
+        self._words += [*flags, *([] if "--http" in flags else ["--http", "off"])]
         self._process: subprocess.Popen[str] | None = None
+        self.took_s = 0.0
+        """From the start to the first answer."""
+
+    @property
+    def command(self) -> str:
+        return " ".join(["lamina", *self._words])
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def client(self) -> Remote:
+        """A new one."""
+        from lamina.client.connecting import connect
+
+        return connect(f"lamina://{HOST}:{self.resp}?workq={self.workq}")
 
     def __enter__(self) -> Self:
-        pipe = subprocess.PIPE
-        try:
-            with undisturbed():
-                self._process = subprocess.Popen(self._words, stdout=pipe, stderr=subprocess.STDOUT, text=True)  # noqa: S603
-            self._has_started()
-        except BaseException:
-            self.kill()
-            raise
+        self.start()
         return self
-
-    def _has_started(self) -> None:
-        """What else has to be so before it can be used."""
 
     def __exit__(self, *problem: object) -> None:
         self.kill()
 
-    @property
-    def said(self) -> IO[str]:
-        """What it prints."""
-        assert self._process is not None and self._process.stdout is not None
-        return self._process.stdout
+    def start(self) -> None:
+        """Raises: LaminaError, with what it said, if it does not come up."""
+        began = time.monotonic()
+        pipe = subprocess.PIPE
+        command = [*self._under, sys.executable, "-m", "lamina", *self._words]
+        with undisturbed():
+            self._process = subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True)  # noqa: S603
+        heard = _Heard(self._process, f"resp on {HOST}:{self.resp}")
+        try:
+            if not heard.told.wait(_PATIENCE_S) or not heard.is_open:
+                raise LaminaError(f"the server did not start: {' '.join(heard.lines) or 'it says nothing'}")
+        except BaseException:
+            self.kill()
+            raise
+        self.took_s = time.monotonic() - began
 
-    def end(self) -> None:
-        """With SIGKILL: it has no chance to do anything. What it said before can still be read."""
+    def stop(self) -> float:
+        """In order. Returns how many seconds that took."""
+        assert self._process is not None
+        began = time.monotonic()
+        self._process.terminate()
+        self._process.wait(_PATIENCE_S)
+        self._process = None
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """With SIGKILL: it has no chance to do anything."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-    def kill(self) -> None:
-        """The same, and nobody listens to it any more."""
-        self.end()
-        if self._process is not None and self._process.stdout is not None:
-            self._process.stdout.close()
+            self._process = None
 
 
-class Server(Program):
-    """``lamina serve`` with one door, ``workq`` or ``resp``, and sync ``always``."""
+class _Heard:
+    """What a server says, taken off its hands: one whose lines nobody reads would come to a stand."""
 
-    def __init__(self, data: Path, door: str, *flags: str) -> None:
-        words = ["-m", "lamina", "serve", "--data", str(data), "--sync", "always"]
-        for each in ("workq", "resp"):
-            words += [f"--{each}", f"{HOST}:0" if each == door else "off"]
-        super().__init__(*words, *flags)
-        self._door = door
-        self.port = 0
+    def __init__(self, process: subprocess.Popen[str], sign: str) -> None:
+        """``sign``: is in the line that says that it is open."""
+        self.lines: deque[str] = deque(maxlen=20)
+        self.told = threading.Event()
+        """It is open, or it has ended."""
+        self.is_open = False
+        threading.Thread(target=self._listen, args=(process, sign), daemon=True).start()
 
-    def _has_started(self) -> None:
-        """It says so in one line, with the port; warnings of what the one before left may come first."""
-        said: list[str] = []
-        while select.select([self.said], [], [], PATIENCE_S)[0] and (line := self.said.readline()):
-            said.append(line.strip())
-            port = line.partition(f"{self._door} on {HOST}:")[2]
-            if port:
-                self.port = int(port.split(",")[0])
-                return
-        raise LaminaError(f"the server did not start: {' '.join(said) or 'it says nothing'}")
+    def _listen(self, process: subprocess.Popen[str], sign: str) -> None:
+        assert process.stdout is not None
+        with process.stdout as said:
+            for line in said:
+                self.lines.append(line.strip())
+                if sign in line:
+                    self.is_open = True
+                    self.told.set()
+        self.told.set()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    made = [socket.socket() for _ in range(count)]
+    try:
+        for each in made:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in made]
+    finally:
+        for each in made:
+            each.close()

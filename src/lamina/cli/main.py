@@ -7,7 +7,6 @@ import sys
 from itertools import takewhile
 from typing import Final
 
-from lamina._version import VERSION
 from lamina.errors import BadEntry, BadJob, BadOption, BadTopic, Corruption, GroupExists, LaminaError, NoGroup
 
 EXIT_ERROR: Final = 1
@@ -33,26 +32,8 @@ def main() -> None:
 def _run() -> int:
     import click
 
-    from lamina.cli.demo import demo
-    from lamina.cli.jobs import jobs
-    from lamina.cli.log import log
-    from lamina.cli.pipeline_group import pipeline
-    from lamina.cli.queues import queues
-    from lamina.cli.serve import serve, workq_server
-    from lamina.cli.store import store
-    from lamina.cli.topics import topics
+    from lamina.cli.tree import lamina
 
-    @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-    @click.version_option(VERSION, prog_name="lamina")
-    def lamina() -> None:
-        """Jobs, queues, topics and state on one append-only log that survives any crash.
-
-        Exit codes: 0 fine, 1 error, 2 wrong usage, 3 no job came or no such key, 4 the command of a job failed, 5
-        damage was repaired, 6 damage is left.
-        """
-
-    for command in (demo, jobs, log, pipeline, queues, serve, store, topics, workq_server):
-        lamina.add_command(command)
     try:
         result = lamina.main(standalone_mode=False, prog_name="lamina")
         return result if isinstance(result, int) else 0
