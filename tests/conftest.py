@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +14,17 @@ from hypothesis.internal.conjecture import providers
 # A shell that runs the tests in the background has them ignore SIGINT, and every process they start would do so too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Servers of tests that run at the same time would all want the same port for health checks. Who wants one names it.
+os.environ.setdefault("LAMINA_HTTP_LISTEN", "off")
+
+# The tests start hundreds of processes. Where no bytecode is kept, each of them would compile all that it imports, and
+# pytest, in each that plants a mistake, would prepare hypothesis anew: most of the time of such a test.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What Spark is told for all its sessions, those of programs that tests run among them.
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
 
 # Luck must not decide whether a change lands: make test draws the same examples in every run, and a slow machine is no
 # failure. New ones are looked for in campaigns, where nobody waits for the answer. This comes before any test module is

@@ -24,6 +24,7 @@ from lamina.log.writer import Log
 from lamina.server.resp.door import Connection, RespDoor
 from lamina.server.resp.session import House
 from lamina.server.resp.settings import Settings
+from lamina.server.security.gate import Gate
 from lamina.testing import FaultyFiles, ManualClock, MemoryFiles
 
 POLICIES: dict[str, Sync] = {"always": ALWAYS, "interval": interval(1000), "os": OS}
@@ -184,13 +185,19 @@ class Lab:
     """A house with a door. Make it on the loop."""
 
     def __init__(
-        self, sync: Sync = OS, *, password: bytes | None = None, clock: ManualClock | None = None, **shown: Any
+        self,
+        sync: Sync = OS,
+        *,
+        password: bytes | None = None,
+        gate: Gate | None = None,
+        clock: ManualClock | None = None,
+        **shown: Any,
     ) -> None:
         self.disk, self.clock, self.hand = SyncedFiles(), clock or ManualClock(), Hand()
         self.files = FaultyFiles(self.disk)
         self.options = LogOptions(sync=sync)
         self.topics = self.opened(self.files)
-        self.house = House(self.topics, self.clock, Settings(**shown), password=password)
+        self.house = House(self.topics, self.clock, Settings(**shown), password=password, gate=gate)
         self.door = RespDoor(self.house)
         self.door.waiting._now = lambda: 0.0  # no round is cut off because the machine is busy
         self._callers = 0

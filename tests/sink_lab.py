@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
-from lamina.client.resp import RespClient
-from lamina.client.topics import TopicClient
+import lamina
 from lamina.engines.topics import ids
 from lamina.engines.topics.topics import Topics
 from lamina.log.files import Files
@@ -58,8 +57,8 @@ def values(folder: str | Path, topic: str, files: Files | None = None) -> list[s
 
 def served(port: int, topic: str) -> list[str]:
     """The same of a server."""
-    with RespClient(port=port) as server:
-        return [message["value"].decode() for message in TopicClient(server).read(topic, None, None)]
+    with lamina.connect(f"lamina://127.0.0.1:{port}") as server:
+        return [message["value"].decode() for message in server.topic(topic).read()]
 
 
 def twice(found: Iterable[str]) -> list[str]:

@@ -18,6 +18,11 @@ def _by_hand(words: str) -> tuple[str, ...]:
     return (f"{_MODEL}::test_{words}", _MODEL)
 
 
+def _in_scene(scene: str) -> tuple[str, ...]:
+    """The scene that shows it, and then all of them."""
+    return (f"{CUTS[0]}[{scene}-strict]", *CUTS)
+
+
 FLIPS = ("tests/crash/test_store_damage.py",)
 
 STORE = "engines/store"
@@ -73,7 +78,7 @@ MUTANTS = [
         STORE,
         "                    self._keep_last_epoch()\n",
         "",
-        CUTS,
+        _in_scene("closing"),
     ),
     Mutant(
         "sessions that are not durable count",
@@ -131,7 +136,7 @@ MUTANTS = [
         STORE,
         "        if sync:\n            self._sync()\n",
         "",
-        CUTS,
+        _in_scene("compaction"),
     ),
     Mutant(
         "inputs go before the catalog is committed",
@@ -139,7 +144,7 @@ MUTANTS = [
         "            catalogs.save(engine.files, engine.folder, catalog)\n",
         "            for name in task.inputs:\n                engine.files.remove(f'{engine.folder}/{name}')\n"
         "            catalogs.save(engine.files, engine.folder, catalog)\n",
-        CUTS,
+        _in_scene("compaction"),
     ),
     Mutant(
         "the catalog is written in its place",
@@ -148,7 +153,7 @@ MUTANTS = [
         "    if NAME in files.list(folder):\n        files.remove(join(folder, NAME))\n"
         "    file = files.create(join(folder, NAME))\n    file.append([encode(catalog)])\n    file.sync()\n"
         "    file.close()\n    files.sync_folder(folder)\n",
-        CUTS,
+        _in_scene("compaction"),
     ),
     Mutant(
         "a compaction does not know which epochs are void",
@@ -162,7 +167,7 @@ MUTANTS = [
         STORE,
         "            epoch=task.until,\n            parts=",
         "            epoch=engine.last_epoch,\n            parts=",
-        CUTS + MODEL,
+        MODEL + CUTS,
     ),
     Mutant(
         "removes are dropped that hide what is still to come",
@@ -191,7 +196,7 @@ MUTANTS = [
         STORE,
         "    for names in (plan.formers, plan.others):\n",
         "    for names in (plan.others, plan.formers):\n",
-        CUTS,
+        _in_scene("cleaning"),
     ),
     Mutant(
         "clean-up removes what reads as of an earlier epoch need",
@@ -213,14 +218,14 @@ MUTANTS = [
         STORE,
         "                self._sync(name)\n",
         "",
-        CUTS,
+        _in_scene("opening"),
     ),
     Mutant(
         "opening removes parts that the catalog names",
         STORE,
         "    known = {part.name for part in catalog.parts} | ",
         "    known = ",
-        CUTS,
+        _in_scene("opening"),
     ),
     Mutant(
         "opening goes on before its renames are synced",
@@ -249,7 +254,7 @@ MUTANTS = [
         STORE,
         "        and item[VERSION_AT:VERSION_END] >= cleared",
         "        and item[VERSION_AT:VERSION_END] > cleared",
-        ("tests/property/test_store_twins.py", "tests/unit/test_store_compacting.py"),
+        ("tests/property/test_store_twins.py::test_cull", "tests/unit/test_store_compacting.py"),
     ),
     # -- backup ------------------------------------------------------------------------------------------------------
     Mutant(
@@ -257,7 +262,7 @@ MUTANTS = [
         STORE,
         "            write_all(file, [chunk])\n        file.sync()\n",
         "            write_all(file, [chunk])\n",
-        CUTS,
+        _in_scene("backing_up"),
     ),
     # -- damage ------------------------------------------------------------------------------------------------------
     Mutant(

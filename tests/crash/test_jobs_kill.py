@@ -13,7 +13,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -25,17 +24,12 @@ import pytest
 
 from lamina.engines.jobs import codec
 from lamina.log import Reader
+from prefork import Process
 
 CYCLES = 12 * int(os.environ.get("LAMINA_CAMPAIGN", "1"))
 CLIENTS = 4
 GONE, NEW, COMPLETED, FAILED, PENDING, LEASED = "gone", "0", "1", "2", "3", "4"
-LAMINA = Path(sys.executable).with_name("lamina")
 _SHORT_TTL_MS = 150
-_DIES_WITH_US = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: if the tests themselves are killed, so is the server
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 # -- the server -----------------------------------------------------------------------------------------------------
@@ -47,13 +41,12 @@ class Server:
     def __init__(self, folder: Path, policy: str) -> None:
         flags = {"-listen": "127.0.0.1:0", "-cmdlog-path": folder, "-cmdlog-sync": policy, "-cmdlog-sync-int": 20}
         flags |= {"-cmdlog-seg-size": 20_000, "-cmdlog-clean-int": 50}
-        server = [LAMINA, "workq-server", *(part for pair in flags.items() for part in pair)]
-        self._command = [sys.executable, "-c", _DIES_WITH_US, *map(str, server)]
+        self._command = ["workq-server", *(part for pair in flags.items() for part in pair)]
         self._errors = folder.with_name(f"{folder.name}.stderr")
 
     def __enter__(self) -> Server:
         with self._errors.open("ab") as errors:
-            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=errors)
+            self._process = Process(self._command, stderr=errors)
         assert self._process.stdout is not None
         too_long = threading.Timer(60, self._process.kill)
         too_long.start()
@@ -74,7 +67,7 @@ class Server:
     def start_in_vain(self, seconds: float) -> None:
         """It is killed so soon that it has hardly begun to recover."""
         with self._errors.open("ab") as errors:
-            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=errors)
+            self._process = Process(self._command, stderr=errors)
         try:
             time.sleep(seconds)
         finally:
@@ -372,7 +365,7 @@ def test_a_killed_server_has_done_everything_it_answered(tmp_path: Path, policy:
     answered = 0
     for _ in range(CYCLES):
         if rng.random() < 0.25:
-            Server(folder, policy).start_in_vain(rng.uniform(0.1, 0.6))
+            Server(folder, policy).start_in_vain(rng.uniform(0, 0.15))
         with Server(folder, policy) as server:
             check_all(clients, server.port)
             clients = load(server, known, rng, rng.choice([0.02, 0.1, 0.3, 0.6]) * rng.random() + 0.01)

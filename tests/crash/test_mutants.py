@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A copy of the package to spoil."""
-    shutil.copytree(ROOT / "src" / "lamina", tmp_path / "lamina", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src" / "lamina", tmp_path / "lamina", ignore=shutil.ignore_patterns("__pycache__", "*.c"))
     return tmp_path
 
 
 def run_tests(sources: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment |= {"LAMINA_DISKS": "1500", "LAMINA_PURE": "1" if "test_every_byte" in tests[0] else "0"}
+    environment |= {"LAMINA_DISKS": "3000", "LAMINA_PURE": "1" if "test_every_byte" in tests[0] else "0"}
     environment.pop("LAMINA_CAMPAIGN", None)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=200)

@@ -7,6 +7,7 @@ that was promised. Some are used further, dumped, and cut once more.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -28,6 +29,8 @@ from lamina.testing.powerloss import Model, PowerLossState
 from queues_store_lab import FOLDER, NOW, TTL, Seen, StoreLab, ack, create, delete, id_of, message, seen
 
 STEPS = 14
+SHARE = 1.0 if os.environ.get("LAMINA_CAMPAIGN") else 0.4
+"""Of the disks of a story, which are hundreds. Which ones, its seed decides; a campaign looks at all."""
 PLACES = ["rotated", "saving written", "renamed", "dumps removed", "logs removed"]
 
 
@@ -171,7 +174,7 @@ def test_l48_power_loss_around_the_rename() -> None:
 @pytest.mark.parametrize("sync", [ALWAYS, OS], ids=str)
 @pytest.mark.parametrize("model", ["strict", "journalled"])
 def test_no_power_cut_breaks_a_promise_of_the_store(sync: Sync, model: Model) -> None:
-    assert sum(Story(seed, sync, model).check() for seed in range(4)) > 700
+    assert sum(Story(seed, sync, model).check(SHARE) for seed in range(4)) > 700
 
 
 def test_no_power_cut_of_one_story_breaks_a_promise() -> None:
@@ -274,5 +277,6 @@ def test_a_mistake_would_be_noticed(mistake: str, monkeypatch: pytest.MonkeyPatc
     owner, name, value = MISTAKES[mistake]
     monkeypatch.setattr(owner, name, value)
     with pytest.raises((AssertionError, RestoreRefused), match=r"never was|refused|second cut|missing"):
-        for seed in range(12):
+        # That what is served was not synced, the first seven do not show.
+        for seed in range(10, 22) if "served" in mistake else range(12):
             Story(seed, OS if "sealed" in mistake or "torn" in mistake or "served" in mistake else ALWAYS).check()

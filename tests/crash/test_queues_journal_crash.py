@@ -30,7 +30,8 @@ from lamina.log.files import join, write_all
 from lamina.log.files.memory import MemoryFiles
 from lamina.testing import ManualClock, PowerLoss, PowerLossState
 
-DISKS = int(os.environ.get("LAMINA_DISKS", "800")) * int(os.environ.get("LAMINA_CAMPAIGN", "1"))
+CAMPAIGN = int(os.environ.get("LAMINA_CAMPAIGN", "0"))
+DISKS = int(os.environ.get("LAMINA_DISKS", "800" if CAMPAIGN else "350")) * max(CAMPAIGN, 1)
 POLICIES: dict[str, Sync] = {"always": ALWAYS, "interval": interval(1000), "os": OS}
 STEPS = 24
 RIDS = (bytes(24), b"\xff" * 24)
@@ -421,7 +422,7 @@ def test_a_mistake_is_noticed(
 ) -> None:
     mistake(monkeypatch)
     # That it takes two servers, the first of them killed, some stories do not show.
-    seeds, share = (range(19, 60), 0.3) if mistake is _what_was_found_not_synced else (range(12), 0.1)
+    seeds, share = (range(20, 60), 0.3) if mistake is _what_was_found_not_synced else (range(12), 0.1)
     with pytest.raises((AssertionError, Corruption)):  # one of the checks, or a layout that cannot even be read
         for seed in seeds:
             for _ in Story(policy, seed).check(share):

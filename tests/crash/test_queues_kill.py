@@ -130,7 +130,7 @@ def test_l52_restart_storm(tmp_path: Path, policy: str, store: str) -> None:
             boxes = [box.live(server.port) for box in boxes]
             for box in boxes:
                 box.start()
-            time.sleep(rng.uniform(0.3, 1.2))
+            time.sleep(rng.uniform(0.15, 0.5))
             server.kill()
             for box in boxes:
                 box.join(30)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from crash.topics_model import Model, Words
 from crash.topics_shared import ALL, SHARED, Shared
 from integration.lamina_server import LaminaServer
 from integration.resp_wire import OK, Wire
+from prefork import Process
 
 CYCLES = 12 * int(os.environ.get("LAMINA_CAMPAIGN", "1"))
 CLIENTS = 4
@@ -35,9 +35,7 @@ class TopicServer(LaminaServer):
     def start_in_vain(self, seconds: float) -> None:
         """It is killed so soon that it has hardly begun to recover."""
         with tempfile.TemporaryFile() as self._said:
-            self._process = subprocess.Popen(
-                self._words, stdout=subprocess.PIPE, stderr=self._said, preexec_fn=self._prepare
-            )
+            self._process = Process(self._words[1:], stderr=self._said)
             try:
                 time.sleep(seconds)
             finally:
@@ -101,7 +99,7 @@ def test_a_killed_server_has_done_everything_it_answered(tmp_path: Path, policy:
         server.kill()
     for _ in range(CYCLES):
         if rng.random() < 0.25:
-            TopicServer(folder, policy).start_in_vain(rng.uniform(0.1, 0.6))
+            TopicServer(folder, policy).start_in_vain(rng.uniform(0, 0.15))
         with TopicServer(folder, policy) as server:
             storm.check(server)
             storm.rage(server, rng.choice([0.02, 0.1, 0.3, 0.6]) * rng.random() + 0.01)

@@ -15,6 +15,7 @@ import click
 import pytest
 import redis
 
+from contract.ways import AllDoors
 from integration.lamina_server import LaminaServer
 from lamina import errors
 from lamina.engines.jobs import codec
@@ -53,13 +54,45 @@ def hex_blocks(path: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    "path", ["README.md", "docs/tutorial.md", "docs/how-to/test-crashes.md", "docs/how-to/run-a-store.md"]
+    "path", ["README.md", "docs/tutorial-log.md", "docs/how-to/test-crashes.md", "docs/how-to/run-a-store.md"]
 )
 def test_the_python_of_a_document_runs(path: str, tmp_path: Path) -> None:
     script = "\n".join(code_blocks(path, "python"))
     assert script
     result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_the_python_of_the_tutorial_does_as_it_says(tmp_path: Path) -> None:
+    """Its first three steps; tests/spark has the last one."""
+    inside, typed, remote, put, _ = code_blocks("docs/tutorial.md", "python")
+    ((name, tasks),) = re.findall(r"```python file=(\S+)\n(.*?)```", text("docs/tutorial.md"), re.DOTALL)
+
+    def run(*words: str) -> str:
+        done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said = run("-c", inside + typed)
+    assert "[b'tea'] b'41'" in said and "Order(item='coffee', count=1)" in said
+    with AllDoors(tmp_path / "shop") as server:
+
+        def here(script: str) -> str:
+            return script.replace("lamina://127.0.0.1", server.url)
+
+        (tmp_path / name).write_text(here(tasks))
+        order = "import lamina\n" + typed.split("orders = ")[0]
+        said = run("-c", here(order + remote))
+        assert said.splitlines() == [
+            f"pack Order(item={item!r}, count={n})" for item, n in (("tea", 2), ("coffee", 1), ("biscuits", 3))
+        ]
+        worker = [sys.executable, "-m", "lamina", "worker", f"{name.removesuffix('.py')}:lm", "--concurrency", "4"]
+        with subprocess.Popen(worker, cwd=tmp_path, stderr=subprocess.DEVNULL) as working:
+            try:
+                assert run("-c", put) == "1 x cake: 4.00\n"
+            finally:
+                working.terminate()
+        assert working.returncode == 0
 
 
 def test_the_python_of_the_page_about_a_topic_server_does_as_it_says(tmp_path: Path) -> None:
@@ -186,16 +219,11 @@ def test_every_command_that_is_documented_is_there() -> None:
 
 def _cli_commands() -> Iterator[tuple[str, click.Command]]:
     """By the words behind ``lamina``; families of commands, and what is in them."""
-    from lamina.cli.demo import demo
-    from lamina.cli.jobs import jobs
-    from lamina.cli.log import log
-    from lamina.cli.pipeline_group import pipeline
-    from lamina.cli.queues import queues
-    from lamina.cli.serve import serve, workq_server
-    from lamina.cli.store import store
-    from lamina.cli.topics import topics
+    from lamina.cli.tree import COMMANDS, load
 
-    for command in (demo, jobs, log, pipeline, queues, serve, store, topics, workq_server):
+    for name in COMMANDS:
+        command = load(name)
+        assert command.name == name
         yield str(command.name), command
         if isinstance(command, click.Group):
             yield from ((f"{command.name} {name}", each) for name, each in command.commands.items())

@@ -1,4 +1,4 @@
-"""``lamina jobs`` and the jobs of ``lamina demo``, run as programs, on a server and on a folder."""
+"""``lamina jobs``, run as a program, on a server and on a folder."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import lamina
+import prefork
 from integration.workq_server import HOST, Server
 from lamina.client.workq import WorkqClient
 from lamina.errors import BadOption
@@ -26,8 +27,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def run(*arguments: object, **more: Any) -> Done:
-    command = [*LAMINA, "jobs", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **more)
+    return prefork.run_text("jobs", *arguments, **more)
 
 
 def lines(done: Done) -> list[dict[str, Any]]:
@@ -153,8 +153,7 @@ class TestAddAndShow:
 
     def test_a_payload_from_standard_input_may_be_any_bytes(self, place: Place, queue: str) -> None:
         body = bytes(range(256)) + b"\r\nadd x\r\n"
-        command = [*LAMINA, "jobs", "add", queue, "-", *place.flags]
-        id = subprocess.run(command, input=body, capture_output=True, check=True).stdout.decode().strip()
+        id = prefork.run("jobs", "add", queue, "-", *place.flags, input=body).stdout.decode().strip()
         facts = place.json("show", id)
         assert "payload" not in facts
         assert bytes.fromhex(facts["payload_hex"]) == body
@@ -578,44 +577,6 @@ class TestBadInput:
         done = place.run(*arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert "Traceback" not in done.stderr
-
-
-class TestDemo:
-    def test_no_job_is_lost_doubled_or_undone(self, tmp_path: Path) -> None:
-        command = [*LAMINA, "demo", "--no-spark", "--json", "--keep", str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == 0, done.stderr
-        (summary,) = lines(done)
-        jobs = summary["jobs"]
-        assert (jobs["jobs"], jobs["finished"]) == (200, 200)
-        assert (jobs["lost"], jobs["twice"], jobs["undone"]) == (0, 0, 0)
-        assert 80 <= jobs["completed"] <= jobs["acknowledged"] <= 200
-        assert servers_of(tmp_path) == []
-        (queue,) = lines(run("ls", "--data", tmp_path / "served", "--json"))
-        assert (queue["completed"], queue["ready"], queue["leased"]) == (200, 0, 0)
-
-    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-    def test_interrupted_it_leaves_no_server_behind(self, tmp_path: Path, how: signal.Signals) -> None:
-        command = [*LAMINA, "demo", "--keep", str(tmp_path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
-            wait_until(lambda: servers_of(tmp_path) != [])
-            demo.send_signal(how)
-            complaints = demo.communicate(timeout=60)[1]
-        assert (demo.returncode, complaints.strip()) == (130, "")
-        assert servers_of(tmp_path) == []
-
-
-def servers_of(folder: Path) -> list[str]:
-    """Processes that serve something below the folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if "serve" in words and any(word.startswith(str(folder)) for word in words):
-            found.append(path.parent.name)
-    return found
 
 
 def wait_until(is_so: Any, seconds: float = 60) -> None:

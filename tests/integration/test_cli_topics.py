@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 import lamina
+import prefork
 from integration.lamina_server import IS_STANDIN, LaminaServer, topic_server
 from integration.redis_peer import HOST, RedisPeer
 from integration.workq_server import Server
-from lamina.client.resp import RespClient, refusal
-from lamina.client.topics import TopicClient
-from lamina.errors import BadTopic, Disconnected, GroupExists, NoGroup, StorageError, WireError
+from lamina.client.refusals import refusal
+from lamina.client.resp import RespClient
+from lamina.errors import BadTopic, Disconnected, GroupExists, NoGroup, NotAllowed, StorageError, WireError
 
 LAMINA = [sys.executable, "-m", "lamina"]
 SOON = 20.0
@@ -31,8 +32,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def run(*arguments: object, **more: Any) -> Done:
-    command = [*LAMINA, "topics", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **more)
+    return prefork.run_text("topics", *arguments, **more)
 
 
 def lines(done: Done) -> list[dict[str, Any]]:
@@ -60,8 +60,8 @@ class Place:
         if isinstance(self.where, Path):
             with lamina.open(self.where) as data:
                 return data.topic(topic).publish_many(messages)
-        with RespClient(HOST, self.where.port) as client:
-            return TopicClient(client).publish_many(topic, messages)
+        with lamina.connect(f"lamina://{HOST}:{self.where.port}") as lm:
+            return lm.topic(topic).publish_many(messages)
 
     def read_as_group(self, topic: str, group: str, consumer: str, count: int, acked: int = 0) -> None:
         """A group that begins at the start; its consumer takes some and acknowledges some of them."""
@@ -374,11 +374,11 @@ class TestClient:
             ("NOGROUP no such", NoGroup),
             ("BUSYGROUP there", GroupExists),
             ("MISCONF disk", StorageError),
-            ("NOAUTH Authentication required.", WireError),
-            ("WRONGPASS invalid", WireError),
+            ("NOAUTH Authentication required.", NotAllowed),
+            ("WRONGPASS invalid", NotAllowed),
             ("ERR unknown command 'XADD'", WireError),
             ("ERR whatever", BadTopic),
-            ("WRONGTYPE Operation", BadTopic),
+            ("WRONGTYPE Operation", WireError),
         ],
     )
     def test_refusals_are_errors(self, text: str, kind: type[Exception]) -> None:
@@ -392,8 +392,8 @@ class TestClient:
             place = Place(server)
             refused = place.run("ls", "--json")
             assert refused.returncode == 1
-            assert json.loads(refused.stdout)["error"]["code"] == "wire"
-            assert "--password" in refused.stderr
+            assert json.loads(refused.stdout)["error"]["code"] == "not_allowed"
+            assert "LAMINA_PASSWORD" in refused.stderr
             wrong = place.run("ls", "--password", "wrong")
             assert wrong.returncode == 1 and "secret" not in wrong.stderr
             assert place.run("ls", "--password", "secret").returncode == 0

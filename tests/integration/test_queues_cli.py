@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+import prefork
 from integration.lamina_server import LaminaServer
 from integration.redis_peer import HOST
-from lamina.cli.demo_queues import PHASES, queues_part
 from lamina.client.resp import RespClient
 from lamina.engines.queues import ids
 from lamina.engines.queues.migrating import migrate
@@ -29,8 +29,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def run(*arguments: object) -> Done:
-    command = [*LAMINA, "queues", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return prefork.run_text("queues", *arguments)
 
 
 def lines(done: Done) -> list[dict[str, Any]]:
@@ -277,13 +276,3 @@ class TestMistakes:
         assert done.returncode == 6
         assert "corruption" in done.stderr
         assert "warning" in folder.run("ls", "--force").stderr
-
-
-def test_the_queues_of_the_demo_lose_nothing_to_a_kill_in_any_phase_of_a_dump(tmp_path: Path) -> None:
-    told: list[str] = []
-    found: dict[str, Any] = queues_part(tmp_path / "served", told.append)
-    assert (found["lost"], found["undone"], found["disordered"]) == (0, 0, 0)
-    assert [kill["phase"] for kill in found["kills"]] == list(PHASES)
-    assert all(kill["left"] for kill in found["kills"])
-    assert found["sent"] > found["received"] > 0
-    assert len(told) == len(PHASES) + 2

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import lamina
+import prefork
 from lamina.engines.store import trigger
 from lamina.engines.store.api import Store
 from lamina.errors import DiskFull
@@ -23,8 +24,7 @@ LAMINA = [sys.executable, "-m", "lamina"]
 
 
 def run(*arguments: object, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [*LAMINA, "store", *map(str, arguments)]
-    return subprocess.run(command, input=input, capture_output=True, check=False, timeout=120)
+    return prefork.run("store", *arguments, input=input)
 
 
 def lines(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
@@ -177,12 +177,10 @@ class TestReading:
         path.write_bytes(path.read_bytes()[:-5])
         before = state(data)
         for words in ((), ("--yes",)):
-            command = [*LAMINA, "log", "repair", str(data / "store"), *words]
-            done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+            done = prefork.run("log", "repair", data / "store", *words)
             assert done.returncode == 2
             assert b"error bad_option: " in done.stderr and b"lamina store repair" in done.stderr
-        command = [*LAMINA, "log", "verify", str(data / "store")]
-        assert b"lamina log repair" not in subprocess.run(command, capture_output=True, check=False).stdout
+        assert b"lamina log repair" not in prefork.run("log", "verify", data / "store").stdout
         assert state(data) == before
 
 

@@ -268,4 +268,4 @@ class TestBadServer:
 
 def test_the_client_is_small() -> None:
     for path in (Path(__file__).resolve().parents[2] / "src/lamina/client").glob("*.py"):
-        assert len(path.read_text().splitlines()) < 200
+        assert len(path.read_text().splitlines()) <= 400

@@ -17,6 +17,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from prefork import Process
+
 HOST = "127.0.0.1"
 LAMINA = Path(sys.executable).with_name("lamina")
 START_S = 30.0
@@ -54,8 +56,8 @@ class Server:
 
     def __enter__(self) -> Server:
         self._said = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            self._words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._said, preexec_fn=self._prepare
+        self._process: Process | subprocess.Popen[bytes] = Process(
+            self._words[1:], stderr=self._said, files=self._files
         )
         try:
             self.port = self._wait_for_port()

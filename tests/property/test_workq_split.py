@@ -150,6 +150,7 @@ PROMISED: dict[str, Callable[[Any], bool]] = {
     "time": lambda time: time is None or type(time) is int,
     "unique": lambda key: key == "" or is_name(key),
     "most": is_between(1, 1000),
+    "tells_attempts": lambda tells: isinstance(tells, bool),
     "offset": is_between(0, UINT32),
     "limit": is_between(1, 1000),
     "state": lambda state: state in STATES,

@@ -76,6 +76,7 @@ class Cluster:
             "SPARK_WORKER_DIR": os.path.join(self._folder, "work"),
             "SPARK_LOCAL_DIRS": os.path.join(self._folder, "local"),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # as in conf/spark-defaults.conf
             "SPARK_NO_DAEMONIZE": "1",
         }
         environment.pop("SPARK_LOCAL_IP", None)

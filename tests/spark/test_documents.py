@@ -18,9 +18,15 @@ def run(script: str, folder: Path) -> str:
     return done.stdout
 
 
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+
 def test_the_tutorial(tmp_path: Path) -> None:
     page = (ROOT / "docs/tutorial-spark.md").read_text()
-    run("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), tmp_path)
+    inside, typed, *_, table = blocks((ROOT / "docs/tutorial.md").read_text())  # its steps 2 and 3: tests/docs
+    said = run("\n".join([inside, typed, table.replace("spark.stop()", ""), *blocks(page)]), tmp_path)
+    assert "|coffee|" in said.replace(" ", "")
     for words in re.findall(r"^lamina (pipeline [^\n]*?)(?:  +.*)?$", page, re.MULTILINE):
         command = words.split()
         done = subprocess.run(

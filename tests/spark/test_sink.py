@@ -11,8 +11,6 @@ import pytest
 import lamina
 import sink_lab as lab
 from integration.lamina_server import LaminaServer
-from lamina.client.resp import RespClient
-from lamina.client.topics import TopicClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,6 +91,6 @@ def test_batches_go_to_a_server_once(spark: SparkSession, tmp_path: Path) -> Non
         )
         for batch in (1, 2, 1):
             writing.option("batchId", batch).save()
-        with RespClient(port=server.port) as client:
-            found = [int(message.value) for message in TopicClient(client).read("t", None, None)]
+        with lamina.connect(f"lamina://127.0.0.1:{server.port}") as lm:
+            found = [int(message.value) for message in lm.topic("t").read()]
     assert found == [*range(500), *range(500)]

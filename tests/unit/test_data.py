@@ -148,7 +148,7 @@ def test_a_bad_name_makes_no_folder(data: Data, files: FaultyFiles) -> None:
 
 
 def test_opening_a_data_folder_makes_nothing_until_a_log_is_wanted(data: Data, files: FaultyFiles) -> None:
-    assert files.calls == []
+    assert files.calls == [("open", "data/lamina.json")], "it looks whether a later version made the folder"
 
 
 def test_closing_closes_every_log(files: FaultyFiles) -> None:

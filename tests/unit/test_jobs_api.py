@@ -558,7 +558,7 @@ def test_coroutines_add_lease_and_complete(jobs: Jobs) -> None:
         id = await aio.add("q", b"x", priority=2)
         later = await aio.schedule("q", b"", datetime(2099, 1, 1, tzinfo=UTC))
         many = await aio.add_many("m", [b"1", b"2"])
-        assert (aio.show(id).priority, aio.show(later).state) == (2, "scheduled")
+        assert ((await aio.show(id)).priority, (await aio.show(later)).state) == (2, "scheduled")
         async with aio.lease("q") as job:
             assert job is not None
             assert (job.id, job.name, job.payload, job.attempt) == (id, "q", b"x", 1)
@@ -569,7 +569,7 @@ def test_coroutines_add_lease_and_complete(jobs: Jobs) -> None:
         assert [each.id for each in leased] == many
         await leased[0].complete(b"one")
         await aio.fail(many[1], b"two")
-        assert [queue.failed for queue in aio.queues() if queue.name == "m"] == [1]
+        assert [queue.failed for queue in await aio.queues() if queue.name == "m"] == [1]
         await aio.delete(many[1])
         with pytest.raises(JobNotFound):
             await aio.result(many[1])

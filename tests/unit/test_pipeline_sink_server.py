@@ -23,7 +23,6 @@ import sink_lab as lab  # noqa: E402
 from integration.lamina_server import LaminaServer  # noqa: E402
 from integration.workq_server import Server  # noqa: E402
 from lamina.client.resp import RespClient  # noqa: E402
-from lamina.client.topics import TopicClient  # noqa: E402
 from lamina.errors import (  # noqa: E402
     LaminaError,
     StorageError,
@@ -245,7 +244,7 @@ def test_a_password_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             lab.publish(options, 0, [lab.rows(("t", "1"))])
         lab.publish({**options, "password": SESAME}, 0, [lab.rows(("t", "1"))])
         with RespClient(port=server.port, password=SESAME) as client:
-            assert TopicClient(client).stats("t").length == 1
+            assert client.ask("XLEN", "t") == 1
 
 
 # -- much --------------------------------------------------------------------------------------------------------------

@@ -17,12 +17,13 @@ from lamina.server.resp.table import FACTS, Facts, look_up
 
 OF_7_2 = {b"client|setinfo", b"client|no-touch", b"waitaof"}
 NAMES = set(
-    b"hello auth ping echo quit reset select client command info config multi exec discard watch unwatch del unlink "
-    b"exists type keys scan dbsize flushall flushdb randomkey rename renamenx touch object wait waitaof time debug "
+    b"hello auth ping echo quit reset select client acl command info config multi exec discard watch unwatch del "
+    b"unlink exists type keys scan dbsize flushall flushdb randomkey rename renamenx touch object wait waitaof time "
+    b"debug "
     b"function script memory persist expire ttl pttl xadd xlen xrange xrevrange xread xdel xtrim xsetid xgroup "
-    b"xreadgroup xack xpending xclaim xautoclaim xinfo l.why l.dump "
+    b"xreadgroup xack xpending xclaim xautoclaim xinfo l.why l.dump l.queues "
     b"q.new q.auth q.key q.send q.sub q.unsub q.get q.ack q.off q.del q.info "
-    b"s.write s.get s.scan s.epoch s.rotate s.compact s.storages".split()
+    b"s.write s.get s.scan s.epoch s.rotate s.compact s.storages s.snapshot s.wait s.switch s.clean".split()
 )
 OUR_OWN = {name for name in NAMES if name.startswith((b"l.", b"q.", b"s."))}
 ALL = [each for facts in FACTS.values() for each in (facts, *facts.subcommands.values())]
@@ -36,6 +37,7 @@ def test_the_commands_are_the_ones_listed_here() -> None:
     ("name", "below"),
     [
         (b"client", b"setinfo setname getname id info list kill no-evict no-touch reply help"),
+        (b"acl", b"whoami users"),
         (b"command", b"count list info docs getkeys help"),
         (b"config", b"get set resetstat help"),
         (b"xgroup", b"create setid destroy createconsumer delconsumer help"),
