@@ -382,6 +382,7 @@ def test_a_manifest_that_is_damaged_is_told_and_what_it_may_need_stays(history: 
         prune(place(history), 3)
     assert contents_bytes(history) == before + report.copied_bytes
     assert opened(restored(history), at) == then
+    assert opened(restored(history, "as of", as_of=at), at) == then, "a time is found though an older one is damaged"
     prune(place(history), 2)  # without the one that cannot be read
     assert verify(place(history)).is_whole
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -36,6 +37,8 @@ T = TypeVar("T")
 PLAIN, SAFE = "lamina", "laminas"
 _RESP_PORT: Final = 6380
 _WORKQ_PORT: Final = 9922
+_LONGEST_S: Final = 86_400
+_ENCODED: Final = "in a token write %2F for /, %3F for ?, %23 for #; or give it as token= or LAMINA_TOKEN"
 _EXAMPLE: Final = "such as lamina://127.0.0.1:6380 or laminas://user:token@host"
 
 
@@ -46,7 +49,9 @@ class Remote:
         """Use ``lamina.connect``."""
         self._resp, self._workq = resp, workq
         self._lines, self._async_lines = Lines(resp), AsyncLines(resp)
+        self._lock = threading.Lock()
         self._jobs: RemoteJobs | None = None
+        self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._resp}>"
@@ -57,7 +62,10 @@ class Remote:
         if self._jobs is None:
             from lamina.client.jobs import RemoteJobs
 
-            self._jobs = RemoteJobs(self._workq)
+            with self._lock:
+                self._jobs = self._jobs or RemoteJobs(self._workq)
+            if self._is_closed:
+                self._jobs.close()
         return self._jobs
 
     @property
@@ -117,6 +125,7 @@ class Remote:
 
     def close(self) -> None:
         """Hang up. Who waits in another thread gets Disconnected."""
+        self._is_closed = True
         self._lines.close()
         self._async_lines.close()
         if self._jobs is not None:
@@ -160,10 +169,36 @@ def connect(
     Raises: BadOption. Nothing is sent yet.
     """
     url = url or os.environ.get("LAMINA_URL") or f"{PLAIN}://127.0.0.1"
-    parts = urlsplit(url)
-    shown = f"{parts.scheme}://{parts.hostname or ''}"  # never the token
+    otherwise = os.environ.get("LAMINA_TOKEN")
+    return Remote(*doors(url, user=user, token=token, otherwise=otherwise, tls=tls, timeout=timeout, retry_s=retry_s))
+
+
+def doors(
+    url: str,
+    *,
+    user: str | None,
+    token: str | None,
+    otherwise: str | None,
+    tls: ssl.SSLContext | None,
+    timeout: float,
+    retry_s: float,
+) -> tuple[Endpoint, Endpoint]:
+    """The RESP door and the workq door of that server; ``otherwise`` is the token if no other is given.
+
+    Raises: BadOption.
+    """
     try:
-        port = parts.port or _RESP_PORT
+        parts = urlsplit(url)
+        port = _RESP_PORT if parts.port is None else parts.port
+    except ValueError:  # it says more than this: perhaps the token
+        raise BadOption("that is no address of a server", hint=f"{_EXAMPLE}; {_ENCODED}") from None
+    if "@" in f"{parts.path}{parts.query}{parts.fragment}":  # the token was cut in two
+        raise BadOption("that is no address of a server", hint=_ENCODED)
+    shown = f"{parts.scheme}://{parts.hostname or ''}"  # never the token
+    if not 0 < timeout <= _LONGEST_S or not retry_s >= 0:
+        hint = f"timeout: more than 0, and {_LONGEST_S} at most; retry_s: 0 or more"
+        raise BadOption(f"{shown}: a timeout of {timeout!r} s, tries for {retry_s!r} s: that cannot be", hint=hint)
+    try:
         asked = {name: values[-1] for name, values in parse_qs(parts.query, strict_parsing=bool(parts.query)).items()}
     except ValueError as error:
         raise BadOption(f"{shown} is no address of a server: {error}", hint=_EXAMPLE) from None
@@ -177,12 +212,12 @@ def connect(
         parts.hostname,
         port,
         user=user or (unquote(parts.username) if parts.username else None),
-        token=token or (unquote(parts.password) if parts.password else None) or os.environ.get("LAMINA_TOKEN"),
+        token=token or (unquote(parts.password) if parts.password else None) or otherwise,
         tls=tls,
         timeout=timeout,
         retry_s=retry_s,
     )
     try:
-        return Remote(resp.at(asked.get("resp", port)), resp.at(asked.get("workq", _WORKQ_PORT)))
+        return resp.at(asked.get("resp", port)), resp.at(asked.get("workq", _WORKQ_PORT))
     except ValueError:
         raise BadOption(f"{shown}: a port is a number, or unix:PATH", hint=_EXAMPLE) from None

@@ -11,6 +11,7 @@ Threads: every method is safe from any thread.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +25,7 @@ from lamina.client.leased import RemoteLeased
 from lamina.client.workq_lines import WorkqLines
 from lamina.engines.jobs.api import Seconds, error_text
 from lamina.engines.jobs.views import JobResult, JobView, QueueView
-from lamina.errors import LaminaError, WireError
+from lamina.errors import Disconnected, LaminaError, WireError
 
 if TYPE_CHECKING:
     from lamina.client.jobs_aio import AsyncRemoteJobs
@@ -38,13 +39,16 @@ class RemoteJobs:
         self._talk, self._prompt_talk = JobsTalk(endpoint), JobsTalk(replace(endpoint, retry_s=0))
         self._lines = WorkqLines(endpoint)
         self._keeper = LeaseKeeper(self.touch)
+        self._lock = threading.Lock()
         self._aio: AsyncRemoteJobs | None = None
+        self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._lines.endpoint}>"
 
     def close(self) -> None:
         """Hang up. Who waits gets LogClosed; jobs in work are given back by the server when their time has passed."""
+        self._is_closed = True
         self._keeper.stop()
         self._lines.close()
         if self._aio is not None:
@@ -56,7 +60,10 @@ class RemoteJobs:
         if self._aio is None:
             from lamina.client.jobs_aio import AsyncRemoteJobs
 
-            self._aio = AsyncRemoteJobs(self._lines.endpoint)
+            with self._lock:
+                self._aio = self._aio or AsyncRemoteJobs(self._lines.endpoint)
+            if self._is_closed:
+                self._aio.close()
         return self._aio
 
     def lasting(self, retry_s: float) -> RemoteJobs:
@@ -94,12 +101,15 @@ class RemoteJobs:
             return
         job = found[0]
         self._keeper.keep(job)
+        is_done = False
         try:
             yield job
+            is_done = True
             if not job.is_over:
                 job.complete(job.result)
         except BaseException as error:
-            if not job.is_over:
+            # Work that is done and could not be told is not failed: the server gives it out again.
+            if not job.is_over and not (is_done and isinstance(error, Disconnected)):
                 try:
                     job.fail(error_text(error))
                 except LaminaError as problem:  # what went wrong first is what matters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime
 
 from lamina.client.endpoint import Endpoint
@@ -15,7 +15,7 @@ from lamina.client.leased import AsyncRemoteLeased
 from lamina.client.workq_lines_aio import AsyncWorkqLines
 from lamina.engines.jobs.api import Seconds, error_text
 from lamina.engines.jobs.views import JobResult, JobView, QueueView
-from lamina.errors import JobError, LaminaError
+from lamina.errors import Disconnected, JobError, LaminaError
 
 logger = logging.getLogger("lamina.jobs")
 
@@ -60,12 +60,15 @@ class AsyncRemoteJobs:
             return
         job = found[0]
         keeping = asyncio.create_task(_keep(job))
+        is_done = False
         try:
             yield job
+            is_done = True
             if not job.is_over:
                 await job.complete(job.result)
         except BaseException as error:
-            if not job.is_over:
+            # As in ``RemoteJobs.lease``.
+            if not job.is_over and not (is_done and isinstance(error, Disconnected)):
                 try:
                     await job.fail(error_text(error))
                 except LaminaError as problem:  # what went wrong first is what matters
@@ -73,8 +76,7 @@ class AsyncRemoteJobs:
             raise
         finally:
             keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeping
+            await asyncio.wait([keeping])
 
     async def lease_many(self, *names: str, most: int, wait: Seconds = 0) -> list[AsyncRemoteLeased]:
         """If it is cancelled while it waits, the server gives the jobs to the next who asks."""
@@ -141,6 +143,6 @@ async def _keep(job: AsyncRemoteLeased) -> None:
             await job.extend()
         except JobError:  # it was too late, or somebody else ended it
             return
-        except LaminaError as error:
+        except Exception as error:  # whatever it was: without this the lease would be lost
             logger.warning("the lease of job %s could not be extended: %s", job.id, error)
             pause_s = min(pause_s, 1.0)

@@ -15,7 +15,7 @@ from lamina.client.jobs_asking import Asking, Talk, ask, fine, words
 from lamina.client.wire import Command, nothing
 from lamina.engines.jobs.api import DAY_S, Seconds, job_fields, run_fields, to_ms
 from lamina.engines.jobs.views import JobResult, JobView, show_id
-from lamina.errors import Disconnected, DuplicateJob, JobNotFound
+from lamina.errors import Disconnected, DuplicateJob, JobNotFound, LaminaError
 from lamina.units import show_time
 
 _MOST_AHEAD: Final = 256
@@ -45,12 +45,21 @@ class Giving(Asking):
         return (view.name, view.payload) == (name, payload)
 
     def add_many(self, name: str, payloads: Iterable[bytes], options: dict[str, Any]) -> Talk[list[str]]:
-        if options.get("id") or options.get("unique"):  # only one of them can be: none may be sent ahead
-            ids = []
-            for payload in payloads:
-                ids.append((yield from self.add(name, payload, options)))
-            return ids
+        """Raises: as ``add``, with ``added`` in the facts: the ids of all that were, so that nobody adds them again."""
         done: list[str] = []
+        try:
+            if options.get("id") or options.get("unique"):  # only one of them can be: none may be sent ahead
+                for payload in payloads:
+                    done.append((yield from self.add(name, payload, options)))
+            else:
+                yield from self._add_all(name, payloads, options, done)
+        except LaminaError as problem:
+            problem.facts["added"] = done
+            raise
+        return done
+
+    def _add_all(self, name: str, payloads: Iterable[bytes], options: dict[str, Any], done: list[str]) -> Talk[None]:
+        """``done`` is added to."""
         ahead: dict[str, Command] = {}
         size = 0
         given = iter(payloads)
@@ -59,27 +68,33 @@ class Giving(Asking):
                 payload = next(given)
                 id, command = add_command(name, payload, options)
             except StopIteration:
-                return done + (yield from self._add_ahead(ahead))
+                yield from self._add_ahead(ahead, done)
+                return
             except BaseException:  # a payload that cannot be: those before it are added all the same
-                yield from self._add_ahead(ahead)
+                yield from self._add_ahead(ahead, done)
                 raise
             ahead[id] = command
             size += len(payload)
             if len(ahead) >= _MOST_AHEAD or size >= _BYTES_AHEAD:
                 sent, ahead, size = ahead, {}, 0
-                done += yield from self._add_ahead(sent)
+                yield from self._add_ahead(sent, done)
 
-    def _add_ahead(self, commands: dict[str, Command]) -> Talk[list[str]]:
+    def _add_ahead(self, commands: dict[str, Command], done: list[str]) -> Talk[None]:
         if not commands:
-            return []
+            return
         try:
             outcomes = yield from ask(self._endpoint, *commands.values(), may_repeat=True)
         except Disconnected as problem:
             raise _unacknowledged(problem, list(commands)) from problem
-        for value, is_second in outcomes:
-            if not (is_second and isinstance(value, DuplicateJob)):  # the id is of our making: it is this very job
-                fine(value)
-        return list(commands)
+        refused: LaminaError | None = None
+        for id, (value, is_second) in zip(commands, outcomes, strict=True):
+            is_ours = is_second and isinstance(value, DuplicateJob)  # the id is of our making: it is this very job
+            if isinstance(value, LaminaError) and not is_ours:
+                refused = refused or value
+            else:
+                done.append(id)
+        if refused is not None:
+            raise refused
 
     def run(self, name: str, payload: bytes, timeout: Seconds, ttr: Seconds, priority: int) -> Talk[JobResult | None]:
         """Sent once: a server forgets such a job when its caller is gone, but a worker may have begun it."""

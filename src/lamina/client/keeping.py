@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from lamina.errors import JobError, LaminaError
+from lamina.client.forking import tell_after_fork
+from lamina.errors import JobError
 
 logger = logging.getLogger("lamina.jobs")
 
@@ -36,13 +37,18 @@ class LeaseKeeper:
         self._touch = touch
         self._lost = lost
         self._changed = threading.Condition()
-        self._due: dict[str, tuple[float, float]] = {}
-        """Of each job: when it is touched next, by the monotonic clock, and its time to run."""
+        self._due: dict[int, tuple[float, Kept]] = {}
+        """When each lease is touched next, by the monotonic clock. One job may have two, of which one got lost."""
         self._thread: threading.Thread | None = None
+        tell_after_fork(self)
+
+    def forked(self) -> None:
+        """See forking.py: the leases of the parent are extended there."""
+        self._changed, self._due, self._thread = threading.Condition(), {}, None
 
     def keep(self, lease: Kept) -> None:
         with self._changed:
-            self._due[lease.id] = (time.monotonic() + _pause(lease.ttr_s), lease.ttr_s)
+            self._due[id(lease)] = (time.monotonic() + _pause(lease.ttr_s), lease)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="lamina-leases", daemon=True)
                 self._thread.start()
@@ -50,7 +56,7 @@ class LeaseKeeper:
 
     def let_go(self, lease: Kept) -> None:
         with self._changed:
-            self._due.pop(lease.id, None)
+            self._due.pop(id(lease), None)
             self._changed.notify()
 
     def stop(self) -> None:
@@ -60,35 +66,34 @@ class LeaseKeeper:
             self._changed.notify()
 
     def _run(self) -> None:
-        while (due := self._next()) is not None:
-            id, ttr_s = due
-            again = _pause(ttr_s)
+        while (lease := self._next()) is not None:
+            again = _pause(lease.ttr_s)
             is_lost = False
             try:
-                self._touch(id, ttr_s)
+                self._touch(lease.id, lease.ttr_s)
             except JobError:  # it was too late, or somebody else ended it
                 is_lost = True
-            except LaminaError as error:
+            except Exception as error:  # whatever it was: without this thread all leases would be lost
                 again = min(again, 1.0)
-                if id in self._due:  # else nobody wants to know any more
-                    logger.warning("the lease of job %s could not be extended: %s", id, error)
+                if id(lease) in self._due:  # else nobody wants to know any more
+                    logger.warning("the lease of job %s could not be extended: %s", lease.id, error)
             with self._changed:
-                is_kept = id in self._due
+                is_kept = id(lease) in self._due
                 if is_kept and not is_lost:
-                    self._due[id] = (time.monotonic() + again, ttr_s)
+                    self._due[id(lease)] = (time.monotonic() + again, lease)
                 elif is_kept:
-                    del self._due[id]
+                    del self._due[id(lease)]
             if is_kept and is_lost and self._lost is not None:
-                self._lost(id)
+                self._lost(lease.id)
 
-    def _next(self) -> tuple[str, float] | None:
+    def _next(self) -> Kept | None:
         """Wait for the next that is due. None when there is none left to wait for."""
         with self._changed:
             while self._due:
-                id, (by, ttr_s) = min(self._due.items(), key=lambda item: item[1][0])
+                by, lease = min(self._due.values(), key=lambda due: due[0])
                 left = by - time.monotonic()
                 if left <= 0:
-                    return id, ttr_s
+                    return lease
                 self._changed.wait(left)
             self._thread = None
             return None

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from lamina.client.endpoint import Endpoint
+from lamina.client.forking import tell_after_fork
 from lamina.client.resp import RespClient
 from lamina.client.talking import Ask, Patience, Reply, Talk
-from lamina.errors import Disconnected, LogClosed
+from lamina.errors import Disconnected
 
 T = TypeVar("T")
 
@@ -31,6 +32,14 @@ class Lines:
         self._idle: list[RespClient] = []
         self._busy: set[RespClient] = set()
         self._is_closed = False
+        tell_after_fork(self)
+
+    def forked(self) -> None:
+        """See forking.py."""
+        self._lock = threading.Lock()
+        for line in (*self._idle, *self._busy):
+            line.close()
+        self._idle, self._busy = [], set()
 
     def do(self, talk: Talk[T]) -> T:
         """What the talk returns. Raises: what it does; Disconnected, WireError; LogClosed."""
@@ -42,7 +51,7 @@ class Lines:
         """One connection for as long as the block lasts, such as for a subscription. Raises: LogClosed."""
         with self._lock:
             if self._is_closed:
-                raise LogClosed(f"{self.endpoint}: the connection was closed", hint="connect again")
+                raise self.endpoint.closed()
             line = self._idle.pop() if self._idle else RespClient(endpoint=self.endpoint)
             self._busy.add(line)
         try:

@@ -11,13 +11,14 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeVar
-from weakref import WeakKeyDictionary
 
-from lamina.client.endpoint import Endpoint
-from lamina.client.refusals import NoReply, new_reader, understood
+from lamina.client.endpoint import Endpoint, has_unasked
+from lamina.client.forking import leave_alone, tell_after_fork
+from lamina.client.loops import abandon_closed, hang_up
+from lamina.client.refusals import NoReply, new_reader, understood, welcome
 from lamina.client.resp import CHUNK
 from lamina.client.talking import Ask, Patience, Reply, Talk, Word, encode
-from lamina.errors import Disconnected, LaminaError, LogClosed, WireError
+from lamina.errors import Disconnected, LaminaError, WireError
 
 if TYPE_CHECKING:
     import hiredis
@@ -34,6 +35,7 @@ class AsyncRespClient:
         self.endpoint = endpoint
         self._stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._reader: hiredis.Reader | None = None
+        self._is_shut = False
 
     @property
     def is_connected(self) -> bool:
@@ -45,20 +47,24 @@ class AsyncRespClient:
             self._stream[1].close()
         self._stream = self._reader = None
 
-    async def closed(self) -> None:
-        """Hang up, and wait until that is done."""
-        stream = self._stream
+    def shut(self) -> None:
+        """Hang up for good."""
+        self._is_shut = True
         self.close()
+
+    def abandon(self) -> None:
+        """See loops.py."""
+        if self._stream is not None:
+            hang_up(self._stream[1])
+        self._stream = None
+
+    async def closed(self) -> None:
+        """Hang up for good, and wait until that is done."""
+        stream = self._stream
+        self.shut()
         if stream is not None:
             with suppress(OSError):
                 await stream[1].wait_closed()
-
-    async def ask(self, *words: Word, wait: float = 0) -> Reply:
-        """As ``RespClient.ask``."""
-        (reply,) = await self.ask_all([words], wait=wait)
-        if isinstance(reply, LaminaError):
-            raise reply
-        return reply
 
     async def ask_all(self, commands: Sequence[Sequence[Word]], *, wait: float = 0) -> list[Reply]:
         """As ``RespClient.ask_all``."""
@@ -69,11 +75,11 @@ class AsyncRespClient:
 
     async def say(self, *commands: Sequence[Word]) -> None:
         """As ``RespClient.say``."""
-        assert self._stream is not None
         try:
             async with asyncio.timeout(self.endpoint.timeout):
-                self._stream[1].write(encode(commands))
-                await self._stream[1].drain()
+                _, writer = self._made()
+                writer.write(encode(commands))
+                await writer.drain()
         except BaseException as error:
             self._is_broken(error)
             raise
@@ -93,26 +99,36 @@ class AsyncRespClient:
 
     async def connect(self) -> None:
         """As ``RespClient.connect``."""
-        if self._stream is not None and not self._stream[0].at_eof():
+        self._check_open()
+        if self._stream is not None and not has_unasked(self._stream[0]):
             return
         self.close()
         reader = new_reader()
         self._stream = await self.endpoint.open()
         self._reader = reader
+        self._check_open()  # it may have been shut meanwhile
         if self.endpoint.token:
             who = () if self.endpoint.user is None else (self.endpoint.user,)
-            (reply,) = await self._exchange([("AUTH", *who, self.endpoint.token)], 0)
+            try:
+                (reply,) = await self._exchange([("AUTH", *who, self.endpoint.token)], 0)
+            except Disconnected as problem:
+                raise self.endpoint.at_the_door(problem) from problem
             if isinstance(reply, LaminaError):
                 self.close()
                 raise reply
 
+    def _check_open(self) -> None:
+        if self._is_shut:
+            self.close()
+            raise self.endpoint.closed()
+
     async def _exchange(self, commands: Sequence[Sequence[Word]], wait: float) -> list[Reply]:
-        assert self._stream is not None
         try:
             async with asyncio.timeout(wait + self.endpoint.timeout):
-                self._stream[1].write(encode(commands))
-                await self._stream[1].drain()
-                return [understood(await self._reply(), command) for command in commands]
+                _, writer = self._made()
+                writer.write(encode(commands))
+                await writer.drain()
+                return [welcome(understood(await self._reply(), command)) for command in commands]
         except BaseException as error:
             self._is_broken(error)
             raise
@@ -126,13 +142,17 @@ class AsyncRespClient:
             hint = "check the address: is it a RESP server that listens there?"
             raise WireError(f"{self.endpoint}: no reply of a RESP server: {error}"[:200], hint=hint) from error
 
+    def _made(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._stream is None:  # by another coroutine
+            raise ConnectionError("the connection was closed")
+        return self._stream
+
     async def _reply(self) -> Reply:
-        assert self._stream is not None and self._reader is not None
+        self._made()
         reader = self._reader
+        assert reader is not None
         while (reply := reader.gets()) is False:
-            if self._stream is None:
-                raise ConnectionError("the connection was closed")
-            data = await self._stream[0].read(CHUNK)
+            data = await self._made()[0].read(CHUNK)
             if not data:
                 raise ConnectionError("the server hung up")
             reader.feed(data)
@@ -144,9 +164,18 @@ class AsyncLines:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._idle: WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncRespClient]] = WeakKeyDictionary()
-        self._busy: WeakKeyDictionary[asyncio.AbstractEventLoop, set[AsyncRespClient]] = WeakKeyDictionary()
+        self._idle: dict[asyncio.AbstractEventLoop, list[AsyncRespClient]] = {}
+        self._busy: dict[asyncio.AbstractEventLoop, set[AsyncRespClient]] = {}
         self._is_closed = False
+        tell_after_fork(self)
+
+    def forked(self) -> None:
+        """See forking.py."""
+        leave_alone(self._idle, self._busy)
+        self._idle, self._busy = {}, {}
+
+    def _forget_closed_loops(self) -> None:
+        abandon_closed(self._idle, self._busy)
 
     async def do(self, talk: Talk[T]) -> T:
         """What the talk returns. Raises: what it does; Disconnected, WireError; LogClosed."""
@@ -157,8 +186,10 @@ class AsyncLines:
     async def line(self) -> AsyncIterator[AsyncRespClient]:
         """One connection for as long as the block lasts, such as for a subscription. Raises: LogClosed."""
         if self._is_closed:
-            raise LogClosed(f"{self.endpoint}: the connection was closed", hint="connect again")
+            raise self.endpoint.closed()
         loop = asyncio.get_running_loop()
+        if loop not in self._idle:
+            self._forget_closed_loops()
         idle, busy = self._idle.setdefault(loop, []), self._busy.setdefault(loop, set())
         line = idle.pop() if idle else AsyncRespClient(self.endpoint)
         busy.add(line)
@@ -184,6 +215,7 @@ class AsyncLines:
     def close(self) -> None:
         """Hang up on all lines, soon. From any thread."""
         self._is_closed = True
+        self._forget_closed_loops()
         for loop in [*self._idle]:
             if not loop.is_closed():
                 with suppress(RuntimeError):  # it was closed in this moment
@@ -191,7 +223,7 @@ class AsyncLines:
 
     def _close_those_of(self, loop: asyncio.AbstractEventLoop) -> None:
         for line in [*self._idle.pop(loop, ()), *self._busy.pop(loop, ())]:
-            line.close()
+            line.shut()
 
 
 async def hold(talk: Talk[T], line: AsyncRespClient) -> T:

@@ -20,7 +20,7 @@ from lamina.client.refusals import understood
 from lamina.client.talking import Ask, Patience, Reply, Word, fine
 from lamina.engines.queues.seat import DELETED, TAKEN_OVER, Ended
 from lamina.engines.queues.views import QueueMessage
-from lamina.errors import Disconnected, LogClosed, QueueRefused
+from lamina.errors import Disconnected, LogClosed, NoMessage, QueueRefused
 
 T = TypeVar("T")
 
@@ -93,12 +93,15 @@ class Listening:
         return (yield from self._in_spite_of_breaks(lambda: self._next(end), end))
 
     def ack(self, given: QueueMessage | str) -> Course[None]:
-        """Raises: NoMessage, QueueRefused, StorageError; Disconnected."""
+        """Raises: NoMessage, also when it was closed; QueueRefused, StorageError; Disconnected."""
+        if self.is_closed:
+            raise NoMessage
         yield from self._in_spite_of_breaks(lambda: self._ack(id_of(given)))
 
     def leave(self) -> Course[None]:
         """Tell the server, which would see it anyhow."""
         if self._is_on and self.ended is None:
+            self._is_on = False
             yield from self._ask(("Q.UNSUB", self._hand.id, *self._hand.shown))
         yield HangUp()
 

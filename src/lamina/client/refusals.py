@@ -90,6 +90,13 @@ def understood(reply: Reply, command: Sequence[Word]) -> Reply:
     return reply
 
 
+def welcome(reply: Reply) -> Reply:
+    """The reply. Raises: Disconnected, if the server had no room for us, or is not ready, and did nothing."""
+    if isinstance(reply, Disconnected):
+        raise reply
+    return reply
+
+
 def refusal(text: str, command: str = "") -> LaminaError:
     """The error that an error reply to a command stands for."""
     code, _, rest = text.partition(" ")
@@ -104,10 +111,10 @@ def refusal(text: str, command: str = "") -> LaminaError:
 def _of_input(rest: str, command: str) -> LaminaError:
     """What ``ERR`` is said of: something that cannot be, or a server that cannot do it."""
     message, hint = _halves(rest)
-    if "max number of clients reached" in rest:
+    if rest.startswith("max number of clients"):
         return _later("ERR", rest)
     if "AUTH <password> called without" in rest:
-        return WireError("the server knows no users", hint="connect without user and token")
+        return WireError("the server asks for no login", hint="connect without user, token and password")
     if any(word in rest for word in _NOT_SERVED):
         return WireError(f"the server says: {message}", hint=hint or "is it a recent one, and does it serve that?")
     if found := re.match(r"payload (\d+) of the batch has (\d+) bytes, the limit is (\d+)", rest):

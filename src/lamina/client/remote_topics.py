@@ -155,7 +155,9 @@ class RemoteTopic:
         ``wait``: end after so many seconds without a message; None: never. Over a restart of the server it goes on.
         Raises: Gap if messages are removed before they are read. BadTopic.
         """
-        return _follow(self.topics.lines, RemoteTail(self.raw_name, since), to_seconds("wait", wait))
+        tail, seconds = RemoteTail(self.raw_name, since), to_seconds("wait", wait)
+        self._do(tail.begin())  # not only when the first one is asked for: what comes until then would be missed
+        return _follow(self.topics.lines, tail, seconds)
 
     # -- subscribing -------------------------------------------------------------------------------------------------
 
@@ -175,7 +177,11 @@ class RemoteTopic:
         check_moment(since)
         subscription = RemoteSubscription(self.topics, feed, wait=seconds, autoack=autoack)
         self.topics.subscribed(feed.key, subscription)
-        self._do(talks.ensure_group(self.raw_name, to_name(group), since))
+        try:
+            self._do(talks.ensure_group(self.raw_name, to_name(group), since))
+        except BaseException:
+            self.topics.unsubscribe(feed.key, subscription)
+            raise
         return subscription
 
     def feed(self, group: str, consumer: str, batch: int, claim_idle: Seconds | None) -> RemoteFeed:

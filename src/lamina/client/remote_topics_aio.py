@@ -70,6 +70,7 @@ class AsyncRemoteTopic:
         return AsyncRemoteReading(self._lines, RemotePages(name, since, until, last, reverse=reverse, count=count))
 
     def follow(self, *, since: Moment | None = None, wait: Seconds | None = None) -> AsyncIterator[Message]:
+        """From now on is from when the first message is asked for."""
         return _follow(self._lines, RemoteTail(self._topic.raw_name, since), to_seconds("wait", wait))
 
     def subscribe(
@@ -218,7 +219,11 @@ class AsyncRemoteSubscription(AsyncIterator[AsyncDelivered]):
             await self._send_acks()
 
     async def __aenter__(self) -> AsyncRemoteSubscription:
-        await self._ensure_group()
+        try:
+            await self._ensure_group()
+        except BaseException:
+            self._topics.unsubscribe(self._feed.key, self)
+            raise
         return self
 
     async def __aexit__(self, *problem: object) -> None:

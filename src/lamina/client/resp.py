@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from lamina.client.endpoint import Endpoint
-from lamina.client.refusals import NoReply, new_reader, understood
+from lamina.client.refusals import NoReply, new_reader, understood, welcome
 from lamina.client.talking import Reply, Word, encode
-from lamina.errors import LaminaError, LogClosed, WireError
+from lamina.errors import Disconnected, LaminaError, WireError
 
 if TYPE_CHECKING:
     import hiredis
@@ -90,10 +90,10 @@ class RespClient:
 
     def say(self, *commands: Sequence[Word]) -> None:
         """Send commands; what comes back is heard. Raises: Disconnected."""
-        assert self._socket is not None
         try:
-            self._socket.settimeout(self.endpoint.timeout)
-            self._socket.sendall(encode(commands))
+            made = self._made()
+            made.settimeout(self.endpoint.timeout)
+            made.sendall(encode(commands))
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -105,9 +105,8 @@ class RespClient:
 
         Raises: Disconnected, WireError.
         """
-        assert self._socket is not None
         try:
-            self._socket.settimeout(max(seconds, 0.0001))  # 0 would mean something else
+            self._made().settimeout(max(seconds, 0.0001))  # 0 would mean something else
             return self._reply()
         except TimeoutError:
             return None
@@ -117,27 +116,35 @@ class RespClient:
 
     def connect(self) -> None:
         """Log in, if it is not connected. Raises: Disconnected; the refusal."""
-        if self._is_shut:
-            raise LogClosed(f"{self}: the connection was closed", hint="connect again")
+        self._check_open()
         if self._socket is not None and not self._was_hung_up():
             return
         self.close()
         reader = new_reader()
         self._socket = self.endpoint.connect()
         self._reader = reader
+        self._check_open()  # it may have been shut meanwhile
         if self.endpoint.token:
             who = () if self.endpoint.user is None else (self.endpoint.user,)
-            (reply,) = self._exchange([("AUTH", *who, self.endpoint.token)], 0)
+            try:
+                (reply,) = self._exchange([("AUTH", *who, self.endpoint.token)], 0)
+            except Disconnected as problem:
+                raise self.endpoint.at_the_door(problem) from problem
             if isinstance(reply, LaminaError):
                 self.close()
                 raise reply
+
+    def _check_open(self) -> None:
+        if self._is_shut:
+            self.close()
+            raise self.endpoint.closed()
 
     def _exchange(self, commands: Sequence[Sequence[Word]], wait: float) -> list[Reply]:
         assert self._socket is not None
         try:
             self._socket.settimeout(wait + self.endpoint.timeout)
             self._socket.sendall(encode(commands))
-            return [understood(self._reply(), command) for command in commands]
+            return [welcome(understood(self._reply(), command)) for command in commands]
         except BaseException as error:
             self._is_broken(error)
             raise
@@ -153,6 +160,11 @@ class RespClient:
         if isinstance(error, NoReply):
             hint = "check the address: is it a RESP server that listens there?"
             raise WireError(f"{self}: no reply of a RESP server: {error}"[:200], hint=hint) from error
+
+    def _made(self) -> socket.socket:
+        if self._socket is None:
+            raise ConnectionError("it was closed")
+        return self._socket
 
     def _was_hung_up(self) -> bool:
         """The server went away while nothing was asked: to be seen before something is that cannot be asked twice."""

@@ -63,6 +63,8 @@ def entry(storage: int, key: bytes, epoch: int | None = None) -> Talk[Found | No
 def page(storage: int, start: bytes, end: bytes | None, epoch: int) -> Talk[Page]:
     """Of the store as it was. Raises: TooOld, if that is not to be had any more."""
     check_place(storage, start)
+    if end is not None and type(end) is not bytes:
+        raise TypeError("keys are bytes")
     to: tuple[Word, ...] = () if end is None else ("TO", end)
     words = ("S.SCAN", storage, "FROM", start, *to, "COUNT", PAGE, "FULL", *_as_of(epoch))
     following, flat = yield from ask(*words, wait=_LONG_S, may_repeat=True)

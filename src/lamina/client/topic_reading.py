@@ -170,16 +170,16 @@ class RemoteTail:
 
     def next(self, wait_ms: int) -> Talk[list[Message]]:
         """What has come, after waiting at most so long. Raises: Gap, once; then it goes on behind it."""
-        if self._after is None:
-            self._after = yield from self._begin()
-        words: list[Word] = ["XREAD", "COUNT", self._portion.count, *(("BLOCK", wait_ms) if wait_ms else ())]
-        words += ["STREAMS", self._name, ids.show(self._after)]
-        (reply,) = yield Ask([words], wait=wait_ms / 1000, may_repeat=True)
-        if self._portion.is_too_large(reply):
-            return []
+        after = yield from self.begin()
+        while True:
+            words: list[Word] = ["XREAD", "COUNT", self._portion.count, *(("BLOCK", wait_ms) if wait_ms else ())]
+            words += ["STREAMS", self._name, ids.show(after)]
+            (reply,) = yield Ask([words], wait=wait_ms / 1000, may_repeat=True)
+            if not self._portion.is_too_large(reply):
+                break
         border = border_in(reply)
         if border is not None:
-            after, self._after = self._after, border
+            self._after = border
             raise (yield from told(self._name, after, border))
         entries = reply[0][1] if reply else []
         self._portion.fit(entries)
@@ -188,7 +188,13 @@ class RemoteTail:
             self._after = page[-1].entry_id
         return page
 
-    def _begin(self) -> Talk[EntryId]:
+    def begin(self) -> Talk[EntryId]:
+        """What is published from now on is meant. Returns behind which id that is."""
+        if self._after is None:
+            self._after = yield from self._start()
+        return self._after
+
+    def _start(self) -> Talk[EntryId]:
         if self._since == START:
             return ids.FIRST
         if self._since is None or self._since == END:

@@ -6,9 +6,7 @@ behind them, is sent them without the line end, and returns what the answer says
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from lamina.errors import (
@@ -111,7 +109,8 @@ def refusal(answer: str) -> LaminaError:
     if (known := _REFUSALS.get(answer[1:])) is not None:
         return known[0](text, hint=known[1])
     if text.startswith(_NOT_ALLOWED):
-        hint = "ask for the right" if text.startswith("Permission") else "log in: give a user and its token"
+        is_known = text.startswith("Permission")
+        hint = "ask for the right" if is_known else "log in: give a user and its token (LAMINA_TOKEN)"
         return NotAllowed(f"the server says: {text}", hint=hint, refusal=text)
     if code == "SERVER-ERROR":
         return StorageError(f"the server says: {text}", hint="its disk refused to write; see what the server reports")
@@ -142,15 +141,6 @@ def welcome(answer: T) -> T:
 
 def has_to_log_in(answer: object) -> bool:
     return isinstance(answer, NotAllowed) and str(answer.facts.get("refusal", "")).startswith(_NOT_ALLOWED[0])
-
-
-def keep_alive(connection: Any) -> None:
-    """Have the system find out, while an answer is waited for, that the other machine is gone."""
-    options = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
-    with suppress(OSError):  # a Unix socket has no such thing, and no need of it
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, seconds in options.items():
-            connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
 
 
 def nothing(count: int) -> Reading[None]:

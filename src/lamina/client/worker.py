@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -55,14 +56,15 @@ class Worker:
         self.queues = [check_name(name) for name in queues] or sorted({task.options.queue for task in tasks.values()})
         self.tally = Tally()
         self._size = check_count("concurrency", concurrency, 1, 1000)
-        self._tasks, self._grace_s, self._say = tasks, grace_s, say
+        self._tasks, self._grace_s, self._told = tasks, grace_s, say
         self._own = [jobs.lasting(_FOR_EVER_S), jobs.lasting(_GIVING_BACK_S)] if isinstance(jobs, RemoteJobs) else []
         self._jobs: Any = self._own[0] if self._own else jobs
         self._jobs_at_end: Any = self._own[1] if self._own else jobs
         self._lease = getattr(self._jobs, "lease_once", self._jobs.lease_many)
-        self._keeper = LeaseKeeper(self._jobs.touch, lambda lost: say(f"job {lost}: the lease is lost"))
+        self._keeper = LeaseKeeper(self._jobs.touch, lambda lost: self._say(f"job {lost}: the lease is lost"))
         self._changed = threading.Condition(threading.RLock())  # a signal may come while it is held
-        self._running: dict[str, LeasedJob] = {}
+        self._running: dict[tuple[str, int], LeasedJob] = {}
+        """By id and attempt: a job whose lease got lost may come again while it is still at work here."""
         self._telling = 0
         self._stops_at: float | None = None
         self._is_lost = False
@@ -95,6 +97,10 @@ class Worker:
         finally:
             self._end(crew)
         return self.tally
+
+    def _say(self, line: str) -> None:
+        with suppress(Exception):  # nobody reads it any more: jobs go on
+            self._told(line)
 
     # -- leasing ---------------------------------------------------------------------------------------------------
 
@@ -130,14 +136,14 @@ class Worker:
             self._release(job)
             return
         with self._changed:
-            self._running[job.id] = job
+            self._running[job.id, job.attempt] = job
         self._keeper.keep(job)
         crew.give(partial(self._work, crew, job))
 
     def _work(self, crew: Crew, job: LeasedJob) -> None:
         tell, kind, text, line = self._outcome(crew, job)
         with self._changed:
-            if self._running.pop(job.id, None) is None:
+            if self._running.pop((job.id, job.attempt), None) is None:
                 return  # it was given back
             self._telling += 1
         try:
@@ -174,7 +180,7 @@ class Worker:
             if task is None:
                 raise BadJob(f"this worker has no task {call.task[:100]!r}")
             given = task.form.unpack(call.arguments)
-        except BadJob as error:
+        except Exception as error:  # BadJob, or what a class of an argument may come up with
             return job.bury, "buried", error_text(error), "is buried: it is no call of a task of this worker"
         try:
             value = task.function(*given.args, **given.kwargs)
@@ -185,7 +191,7 @@ class Worker:
             return job.fail, "failed", error_text(error), line
         try:
             result = check_payload(task.form.pack_result(value))
-        except BadJob as error:
+        except Exception as error:
             return job.bury, "buried", error_text(error), f"is buried, {task.name}: its result cannot be kept"
         return job.complete, "done", result, f"done, {task.name}, {time.monotonic() - started:.3f} s"
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from lamina.engines.jobs.api import Seconds
+
+logger = logging.getLogger("lamina.jobs")
+
+_LAST_S: Final = 5.0  # for what functions left behind on the loop
 
 
 class LeasedJob(Protocol):
@@ -62,10 +67,13 @@ class Crew:
 
     def _run(self) -> None:
         while (call := self._work.get()) is not None:
-            call()
+            try:
+                call()
+            except BaseException:  # a thread that is gone would be a job less at a time, for ever
+                logger.exception("a thread of the worker goes on after an error of its own")
 
     def give(self, call: Callable[[], None]) -> None:
-        """Have it called by the next thread that is free. It raises nothing."""
+        """Have it called by the next thread that is free."""
         self._work.put(call)
 
     def wait_for(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -73,8 +81,9 @@ class Crew:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                runs = self._loop.run_forever
-                self._loop_thread = threading.Thread(target=runs, name="lamina-worker-loop", daemon=True)
+                self._loop_thread = threading.Thread(
+                    target=_run_on, args=(self._loop,), name="lamina-worker-loop", daemon=True
+                )
                 self._loop_thread.start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
@@ -93,11 +102,21 @@ class Crew:
             self._loop.close()
 
 
+def _run_on(loop: asyncio.AbstractEventLoop) -> None:
+    """Until it is stopped: SystemExit of a coroutine is the end of its call, which has it already, not of the loop."""
+    while True:
+        try:
+            return loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            continue
+
+
 async def _finish() -> None:
     """What the functions left behind on the loop."""
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in others:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    if others:  # one that does not want to end does not keep the worker
+        await asyncio.wait(others, timeout=_LAST_S)
     await asyncio.get_running_loop().shutdown_asyncgens()
     await asyncio.get_running_loop().shutdown_default_executor()

@@ -46,6 +46,11 @@ class WorkqClient:
         """
         self._line = WorkqLine(endpoint or Endpoint(host, port, timeout=timeout))
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the server is."""
+        return self._line.endpoint
+
     def close(self) -> None:
         """Hang up. The next command would connect anew."""
         self._line.close()

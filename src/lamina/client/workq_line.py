@@ -16,7 +16,6 @@ from lamina.client.wire import (
     Command,
     Reading,
     has_to_log_in,
-    keep_alive,
     login,
     login_refused,
     no_answer,
@@ -39,6 +38,7 @@ class WorkqLine:
         self.endpoint = endpoint
         self._socket: socket.socket | None = None
         self._file: BufferedReader | None = None
+        self._is_shut = False
 
     def close(self) -> None:
         for each in (self._file, self._socket):
@@ -49,6 +49,7 @@ class WorkqLine:
 
     def shut(self) -> None:
         """From another thread: whoever waits for an answer gets Disconnected."""
+        self._is_shut = True
         with contextlib.suppress(OSError, AttributeError):
             self._socket.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
 
@@ -80,13 +81,15 @@ class WorkqLine:
         endpoint = self.endpoint
         who = None if endpoint.token is None else login(endpoint.user, endpoint.token)
         self._socket = endpoint.connect()
-        keep_alive(self._socket)
         self._file = self._socket.makefile("rb")
+        if self._is_shut:  # meanwhile
+            self.close()
+            raise self.endpoint.closed()
         if who is not None:
             try:
                 (answer,) = self._exchange([who])
-            except Disconnected as problem:  # of what was asked nothing was sent
-                raise Disconnected(problem.message, hint=problem.hint, **{**problem.facts, "sent": False}) from problem
+            except Disconnected as problem:
+                raise endpoint.at_the_door(problem) from problem
             if isinstance(answer, LaminaError):
                 self.close()
                 raise login_refused(answer)

@@ -12,6 +12,7 @@ import time
 from typing import Any, Final, TypeVar
 
 from lamina.client.endpoint import Endpoint
+from lamina.client.forking import tell_after_fork
 from lamina.client.jobs_asking import Asked, Rest, Talk
 from lamina.client.workq_line import WorkqLine
 from lamina.errors import Disconnected, LaminaError, LogClosed
@@ -31,6 +32,14 @@ class WorkqLines:
         self._idle: list[WorkqLine] = []
         self._busy: set[WorkqLine] = set()
         self._is_closed = False
+        tell_after_fork(self)
+
+    def forked(self) -> None:
+        """See forking.py."""
+        self._lock, self._turns = threading.Lock(), threading.Semaphore(MOST_QUICK)
+        for line in (*self._idle, *self._busy):
+            line.close()
+        self._idle, self._busy = [], set()
 
     def do(self, talk: Talk[T]) -> T:
         """What the talk returns. Raises: what it does; Disconnected, WireError; LogClosed."""

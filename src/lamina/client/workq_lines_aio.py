@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
-from lamina.client.endpoint import Endpoint
+from lamina.client.endpoint import Endpoint, has_unasked
+from lamina.client.forking import leave_alone, tell_after_fork
 from lamina.client.jobs_asking import Asked, Rest, Talk
+from lamina.client.loops import abandon_closed, hang_up
 from lamina.client.wire import (
     LINE,
     Command,
     Reading,
     has_to_log_in,
-    keep_alive,
     login,
     login_refused,
     no_answer,
@@ -39,6 +39,7 @@ class AsyncWorkqLine:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._is_shut = False
 
     @property
     def is_connected(self) -> bool:
@@ -49,17 +50,28 @@ class AsyncWorkqLine:
             self._stream[1].close()
         self._stream = None
 
-    async def closed(self) -> None:
-        """Hang up, and wait until that is done."""
-        stream = self._stream
+    def shut(self) -> None:
+        """Hang up for good."""
+        self._is_shut = True
         self.close()
+
+    def abandon(self) -> None:
+        """See loops.py."""
+        if self._stream is not None:
+            hang_up(self._stream[1])
+        self._stream = None
+
+    async def closed(self) -> None:
+        """Hang up for good, and wait until that is done."""
+        stream = self._stream
+        self.shut()
         if stream is not None:
             with suppress(OSError):
                 await stream[1].wait_closed()
 
     def drop_if_stale(self) -> None:
         """As ``WorkqLine``."""
-        if self._stream is not None and (self._stream[0].at_eof() or self._stream[1].is_closing()):
+        if self._stream is not None and (self._stream[1].is_closing() or has_unasked(self._stream[0])):
             self.close()
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
@@ -75,12 +87,14 @@ class AsyncWorkqLine:
         endpoint = self.endpoint
         who = None if endpoint.token is None else login(endpoint.user, endpoint.token)
         self._stream = await endpoint.open()
-        keep_alive(self._stream[1].get_extra_info("socket"))
+        if self._is_shut:  # meanwhile
+            self.close()
+            raise endpoint.closed()
         if who is not None:
             try:
                 (answer,) = await self._exchange([who])
-            except Disconnected as problem:  # of what was asked nothing was sent
-                raise Disconnected(problem.message, hint=problem.hint, **{**problem.facts, "sent": False}) from problem
+            except Disconnected as problem:
+                raise endpoint.at_the_door(problem) from problem
             if isinstance(answer, LaminaError):
                 self.close()
                 raise login_refused(answer)
@@ -125,10 +139,22 @@ class AsyncWorkqLines:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._idle: WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncWorkqLine]] = WeakKeyDictionary()
-        self._busy: WeakKeyDictionary[asyncio.AbstractEventLoop, set[AsyncWorkqLine]] = WeakKeyDictionary()
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._idle: dict[asyncio.AbstractEventLoop, list[AsyncWorkqLine]] = {}
+        self._busy: dict[asyncio.AbstractEventLoop, set[AsyncWorkqLine]] = {}
+        self._turns: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
         self._is_closed = False
+        tell_after_fork(self)
+
+    def forked(self) -> None:
+        """See forking.py."""
+        leave_alone(self._idle, self._busy)
+        self._idle, self._busy = {}, {}
+
+    def _forget_closed_loops(self) -> None:
+        abandon_closed(self._idle, self._busy)
+        for loop in [*self._turns]:
+            if loop.is_closed():
+                self._turns.pop(loop, None)
 
     async def do(self, talk: Talk[T]) -> T:
         """What the talk returns. Raises: what it does; Disconnected, WireError; LogClosed."""
@@ -157,6 +183,8 @@ class AsyncWorkqLines:
     async def _ask(self, step: Asked) -> list[Any]:
         self._check_open()
         loop = asyncio.get_running_loop()
+        if loop not in self._idle:
+            self._forget_closed_loops()
         idle, busy = self._idle.setdefault(loop, []), self._busy.setdefault(loop, set())
         line = idle.pop() if idle else AsyncWorkqLine(self.endpoint)
         busy.add(line)
@@ -187,6 +215,7 @@ class AsyncWorkqLines:
     def close(self) -> None:
         """Hang up, soon. From any thread. Who waits gets LogClosed."""
         self._is_closed = True
+        self._forget_closed_loops()
         for loop in [*self._idle]:
             if not loop.is_closed():
                 with suppress(RuntimeError):  # it was closed in this moment
@@ -194,4 +223,4 @@ class AsyncWorkqLines:
 
     def _close_those_of(self, loop: asyncio.AbstractEventLoop) -> None:
         for line in [*self._idle.pop(loop, ()), *self._busy.pop(loop, ())]:
-            line.close()
+            line.shut()

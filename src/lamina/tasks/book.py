@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from lamina.errors import BadOption
@@ -73,12 +72,7 @@ def make_task(
     """A task of the function. Raises: BadOption, BadJob, for what cannot be."""
     if not callable(function):
         raise BadOption(f"{function!r} is no function", hint="write @lm.task() with its brackets")
-    try:
-        made = replace(TaskOptions(), **options)
-    except TypeError:
-        known = ", ".join(TaskOptions.__dataclass_fields__)
-        wrong = ", ".join(options.keys() - TaskOptions.__dataclass_fields__.keys())
-        raise BadOption(f"a task has no option {wrong}", hint=f"name, {known}") from None
+    made = TaskOptions().changed(options)
     own_name: str = getattr(function, "__qualname__", type(function).__name__)
     return Task(jobs, function, name or own_name, made)
 

@@ -9,6 +9,7 @@ worker would refuse is refused before it is sent, as the same decoder reads it o
 from __future__ import annotations
 
 import inspect
+import math
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -21,6 +22,10 @@ import msgspec.inspect
 from lamina.errors import BadJob, BadOption
 
 _STARRED: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""Of bytes that are no JSON: text that is no UTF-8 is a ValueError, what is nested too deep a RecursionError."""
+_UNWRITABLE: Final = (TypeError, ValueError, msgspec.MsgspecError, RecursionError)
+"""Of values that JSON cannot hold, such as a list that is in itself."""
 
 
 class Call(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,7 +39,7 @@ def read_call(payload: bytes) -> Call:
     """Raises: BadJob."""
     try:
         return _CALLS.decode(payload)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise BadJob(f"the payload is no call of a task: {error}", hint="who put it there?") from None
 
 
@@ -57,17 +62,18 @@ class Form:
         except TypeError as error:
             raise BadJob(f"{self.name}: {error}") from None
         try:
-            arguments = _ENCODER.encode(given)
-        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            arguments = _encode(given)
+        except _UNWRITABLE as error:
             raise BadJob(f"{self.name}: an argument cannot be sent: {error}", hint="what JSON can hold can") from None
         self.unpack(arguments)
         return _ENCODER.encode(Call(self.name, msgspec.Raw(arguments)))
 
     def unpack(self, arguments: bytes | msgspec.Raw) -> inspect.BoundArguments:
         """Raises: BadJob for arguments that do not fit the annotations."""
+        decoder = self._arguments  # BadOption
         try:
-            found = self._arguments.decode(arguments)
-        except msgspec.MsgspecError as error:
+            found = decoder.decode(arguments)
+        except Exception as error:  # a class that is made of it may raise anything
             raise BadJob(f"{self.name}: {error}", hint="an argument is not what the function says it takes") from None
         given: dict[str, Any] = {}
         for parameter in self._signature.parameters.values():
@@ -79,17 +85,18 @@ class Form:
     def pack_result(self, value: object) -> bytes:
         """Raises: BadJob for a result that JSON cannot hold, or that is not what the function says it returns."""
         try:
-            result = _ENCODER.encode(value)
-        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            result = _encode(value)
+        except _UNWRITABLE as error:
             raise BadJob(f"{self.name}: the result cannot be kept: {error}", hint="what JSON can hold can") from None
         self.unpack_result(result)
         return result
 
     def unpack_result(self, result: bytes) -> Any:
         """Raises: BadJob."""
+        decoder = self._result  # BadOption
         try:
-            return self._result.decode(result)
-        except msgspec.MsgspecError as error:
+            return decoder.decode(result)
+        except Exception as error:  # as of arguments
             raise BadJob(f"{self.name}: the result is not what the function says: {error}") from None
 
     def check(self) -> None:
@@ -132,6 +139,22 @@ class Form:
         except (TypeError, ValueError) as error:
             hint = "plain types, dataclasses, TypedDict and msgspec.Struct can be sent"
             raise BadOption(f"{self.name}: it cannot be a task: {error}", hint=hint) from None
+
+
+def _encode(value: object) -> bytes:
+    """Raises: one of ``_UNWRITABLE``."""
+    raw = _ENCODER.encode(value)
+    if b"null" in raw and _has_no_number(msgspec.to_builtins(value)):
+        raise ValueError("nan and inf cannot be in JSON")  # they would be null
+    return raw
+
+
+def _has_no_number(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(_has_no_number(each) for each in value.values())
+    return isinstance(value, list | tuple | set | frozenset) and any(map(_has_no_number, value))
 
 
 def _foreign(kind: Any, seen: set[int]) -> Any:

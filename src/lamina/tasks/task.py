@@ -24,7 +24,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import msgspec
 
 from lamina.engines.jobs.api import Seconds, job_fields, to_ms
-from lamina.errors import BadJob
+from lamina.errors import BadJob, BadOption
 from lamina.tasks.packing import Form
 from lamina.tasks.tickets import AsyncHandle, GivesJobs, Handle
 
@@ -56,6 +56,13 @@ class TaskOptions:
     def of_jobs(self) -> dict[str, Any]:
         names = ("ttr", "ttl", "priority", "max_attempts", "max_fails", "backoff")
         return {name: getattr(self, name) for name in names}
+
+    def changed(self, changes: dict[str, Any]) -> TaskOptions:
+        """The same with other values. Raises: BadOption for what is no option."""
+        known = self.__dataclass_fields__
+        if wrong := ", ".join(sorted(changes.keys() - known.keys())):
+            raise BadOption(f"a task has no option {wrong}", hint=f"name, {', '.join(known)}")
+        return replace(self, **changes)
 
     def check(self) -> None:
         """Raises: BadJob."""
@@ -112,8 +119,11 @@ class Task(Generic[P, R, C]):
         return Handle(self._jobs, self.form, id)
 
     def with_options(self, **changes: Any) -> Task[P, R, C]:
-        """The same task with other options, such as ``priority`` or ``wait``, for calls from here."""
-        return Task(self._jobs, self.function, self.name, replace(self.options, **changes))
+        """The same task with other options, such as ``priority`` or ``wait``, for calls from here.
+
+        Raises: BadOption.
+        """
+        return Task(self._jobs, self.function, self.name, self.options.changed(changes))
 
     @property
     def aio(self) -> AsyncTask[P, R]:

@@ -401,7 +401,11 @@ def check_count(what: str, number: int, least: int = 0, most: int = 2**32) -> in
 
 def error_text(error: BaseException) -> bytes:
     """What a failed job remembers of an exception."""
-    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR].encode(errors="backslashreplace")
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # it cannot even say what it is
+        text = type(error).__name__
+    return text[:_LONGEST_ERROR].encode(errors="backslashreplace")
 
 
 def to_ms(what: str, value: Seconds, least_ms: int = 0, most_s: int = 30 * DAY_S) -> int:

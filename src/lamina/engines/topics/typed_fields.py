@@ -47,7 +47,7 @@ class _Wrong(Exception):
     """A value that cannot be; the text says why."""
 
 
-_PROBLEMS: Final = (_Wrong, TypeError, ValueError, OverflowError, msgspec.MsgspecError)
+_PROBLEMS: Final = (_Wrong, TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
 class Body(Generic[T]):
@@ -100,8 +100,8 @@ class Body(Generic[T]):
                     values[name] = value
             name = ""
             return self._made(values)
-        except _PROBLEMS as problem:
-            raise BadBody(topic, id, name, str(problem)) from problem
+        except Exception as problem:  # what the class itself raises for such values, too
+            raise BadBody(topic, id, name, str(problem) or type(problem).__name__) from problem
 
     def _made(self, values: dict[str, Any]) -> T:
         if self._is_dict:

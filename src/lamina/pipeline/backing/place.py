@@ -56,10 +56,6 @@ class Backup:
         finally:
             file.close()
 
-    def load_all(self) -> list[Generation]:
-        """Oldest first. Raises: as ``load``."""
-        return [self.load(name) for name in self.names()]
-
     def newest(self) -> Generation | None:
         """The newest that can be read. Raises: DiskError."""
         for name in reversed(self.names()):

@@ -21,7 +21,7 @@ from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.rewrite import write_new
 from lamina.pipeline import places
-from lamina.pipeline.backing import collecting, reaching
+from lamina.pipeline.backing import collecting, manifest, reaching
 from lamina.pipeline.backing.collecting import Time
 from lamina.pipeline.backing.contents import identity_of
 from lamina.pipeline.backing.disk import GenerationDisk
@@ -158,11 +158,11 @@ class _From:
             raise BadOption("a generation and a time both say what to restore", hint="leave one out")
         if self.moment_ns is None:
             return backup.find(name)
+        moments = {each: manifest.moment_of(each) or 0 for each in backup.names()}
+        for each, moment_ns in moments.items():
+            if moment_ns >= self.moment_ns:
+                return backup.load(each)  # and no other: what is wrong with those is no matter here
         newest = backup.find(None)
-        for each in backup.names():
-            found = backup.load(each)
-            if found.moment_ns >= self.moment_ns:
-                return found
         raise BadOption(
             f"{backup.folder} has nothing of {show_time(self.moment_ns)}",
             hint=f"its newest generation is of {show_time(newest.moment_ns)}",
