@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -27,6 +27,7 @@ import redis
 import lamina
 from integration.secured_server import certificates
 from integration.workq_server import HOST, LAMINA, START_S, Client, Server, add, job_id
+from lamina.engines.store.api import Store
 
 _DOOR = re.compile(r"(workq|resp|http) on (unix:[^,]+|[\d.]+:\d+)")
 _EXIT_ERROR, _EXIT_USAGE = 1, 2
@@ -216,6 +217,15 @@ def test_a_second_signal_stops_at_once(times: int, code: int) -> None:
         assert process.wait(START_S) == code
 
 
+def test_a_reload_that_comes_too_late_kills_nobody(tmp_path: Path) -> None:
+    with Serving(tmp_path, *FREE) as server:
+        server.signal(signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            while server.is_alive:
+                server.signal(signal.SIGHUP)
+        assert "stopped (SIGTERM)" in server.rest() and server.stop() >= 0
+
+
 def test_a_signal_while_it_restores_gives_that_up() -> None:
     script = (
         "import time\n"
@@ -366,6 +376,7 @@ def test_what_is_wrong_is_told_in_one_line_and_nothing_is_changed(tmp_path: Path
         (_EXIT_USAGE, "no.toml: there is no such file", (*at, "--config", tmp_path / "no.toml")),
         (_EXIT_USAGE, "there is no certificate in it", (*at, "--tls-cert", tmp_path / "bad.pem", "--tls-key", key)),
         (_EXIT_USAGE, "tls_cert is set and tls_key is not", (*at, "--tls-cert", cert)),
+        (_EXIT_USAGE, "--password: cannot be; give a text", (*at, "--password", "")),
         (_EXIT_USAGE, "there is no authentication", (*at, "--resp", "0.0.0.0:0")),
         (_EXIT_USAGE, "in the clear", (*at, "--resp", "0.0.0.0:0", "--password", "x")),
     ):
@@ -381,6 +392,31 @@ def test_a_folder_that_another_server_has_is_left_alone(tmp_path: Path) -> None:
         assert code == _EXIT_ERROR and f"process {server.pid}" in said and "is writing here" in said
         assert tree(tmp_path).keys() == before.keys()
         assert client.inspect_job(1)["name"] == b"q", job_id(1)
+
+
+def test_a_folder_of_which_another_process_has_a_part_is_left_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with lamina.open(data) as had:
+        had.jobs.add("q", b"x")
+    with Store.open(str(data / "store")):
+        before = tree(tmp_path)
+        code, said = refused("--data", data, *FREE)
+        assert code == _EXIT_ERROR and f"{data}/store: process {os.getpid()} is writing here" in said
+        assert tree(tmp_path) == before
+
+
+def test_a_start_that_fails_writes_no_dump(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Serving(tmp_path, "--data", data, *FREE) as server, redis.Redis(port=server.port_of("resp")) as client:
+        client.execute_command("S.WRITE", "1", "PUT", "k", "v")
+        client.execute_command("Q.NEW")
+        server.kill()
+    (catalog,) = (data / "store").glob("compaction_catalog*")
+    catalog.write_bytes(b"no catalog")
+    dumps = sorted((data / "queues").glob("*.dump"))
+    code, said = refused("--data", data, *FREE)
+    assert code != 0 and "store" in said
+    assert sorted((data / "queues").glob("*.dump")) == dumps
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")

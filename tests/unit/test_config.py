@@ -130,11 +130,11 @@ class TestWhichFile:
         assert "lamina-data/lamina.toml, line 1: data cannot be set by a file inside the data folder" in problem
 
     def test_one_that_cannot_be_read_is_an_error_of_the_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(path: Path) -> bytes:
+        def refuse(path: Path, mode: str) -> object:
             raise PermissionError(13, "Permission denied")
 
         Path("lamina.toml").write_text("")
-        monkeypatch.setattr(Path, "read_bytes", refuse)
+        monkeypatch.setattr(Path, "open", refuse)
         with pytest.raises(DiskError, match=r"lamina\.toml: cannot read the configuration"):
             load(environment=NOTHING)
 
@@ -190,6 +190,9 @@ class TestWhatIsWrong:
         Path("lamina.toml").write_bytes(b"# fine\n\xff\xfe")
         (problem,) = load(environment=NOTHING).problems
         assert problem.startswith("lamina.toml, line 2: no UTF-8 text")
+
+    def test_brackets_without_end_are_told(self) -> None:
+        assert "no TOML: brackets in brackets" in only_problem("data = " + "[" * 100_000)
 
     def test_a_file_of_a_million_bytes_is_none(self) -> None:
         assert "more than 1048576 bytes" in only_problem("#" * (1 << 20) + "\n")

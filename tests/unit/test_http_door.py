@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import socket
 import stat
 import threading
@@ -18,12 +20,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from integration.secured_server import certificates
 from lamina.cli.health import ask, health
 from lamina.errors import BadOption, Disconnected, DiskError, MissingExtra, WireError
 from lamina.server.http import door as doors
 from lamina.server.http import visitor
 from lamina.server.http.door import HttpDoor
 from lamina.server.life import Life
+from lamina.server.security.tls import server_context
 
 HOST = "127.0.0.1"
 RIGHT = "right"
@@ -48,14 +52,6 @@ def get(door: HttpDoor, path: str, **headers: str) -> tuple[int, dict[str, Any]]
         return response.status, json.loads(response.read())
     finally:
         connection.close()
-
-
-def asked(connection: HTTPConnection) -> int:
-    """The status of an answer after which the connection stays."""
-    connection.request("GET", "/healthz")
-    response = connection.getresponse()
-    response.read()
-    return response.status
 
 
 def test_ready_is_said_with_phase_and_percent_from_start_to_stop(life: Life, door: HttpDoor) -> None:
@@ -130,13 +126,48 @@ def test_a_door_in_the_file_system_is_for_its_owner(life: Life, tmp_path: Path) 
     with HttpDoor(life, unix=str(path)):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert ask(f"unix:{path}", "/healthz", 30)[0] == 200
-        with pytest.raises(DiskError, match="already in use"):
+        with pytest.raises(DiskError, match="a server listens there"):
             HttpDoor(life, unix=str(path))
     assert not path.exists()
     with socket.socket(socket.AF_UNIX) as left:  # of one that was killed
         left.bind(str(path))
     with HttpDoor(life, unix=str(path)):
         assert ask(f"unix:{path}", "/healthz", 30)[0] == 200
+
+
+def test_nothing_but_a_socket_of_its_own_is_removed(life: Life, tmp_path: Path) -> None:
+    precious, path = tmp_path / "precious", tmp_path / "s"
+    precious.write_text("data")
+    with pytest.raises(BadOption, match="there is a file that is no socket"):
+        HttpDoor(life, unix=str(precious))
+    assert precious.read_text() == "data"
+    first = HttpDoor(life, unix=str(path)).start()
+    path.unlink()
+    with HttpDoor(life, unix=str(path)):
+        first.close()
+        assert ask(f"unix:{path}", "/healthz", 30)[0] == 200, "the socket of another server stays"
+
+
+def test_health_asks_the_door_of_the_settings(life: Life, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pem = certificates(tmp_path)
+    tls = server_context(str(pem["cert"]), str(pem["key"]))
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("LAMINA_") and name != "LAMINA_PURE"]:
+        monkeypatch.delenv(name)
+    life.ready()
+    run = CliRunner()
+    with HttpDoor(life, HOST, 0, tls=tls) as door:
+        (tmp_path / "lamina.toml").write_text(
+            f'[server]\ntls_cert = "{pem["cert"]}"\ntls_key = "{pem["key"]}"\n[http]\nlisten = "0.0.0.0:{door.port}"\n'
+        )
+        result = run.invoke(health, ["--live"], standalone_mode=False)
+        assert (result.return_value, result.output) == (0, "alive, ready\n"), "as in a container"
+    with HttpDoor(life, unix=str(tmp_path / "s")):
+        monkeypatch.setenv("LAMINA_HTTP_LISTEN", f"unix:{tmp_path / 's'}")
+        assert run.invoke(health, [], standalone_mode=False).return_value == 0
+    monkeypatch.setenv("LAMINA_HTTP_LISTEN", "off")
+    with pytest.raises(BadOption, match="switched off"):
+        run.invoke(health, [], standalone_mode=False, catch_exceptions=False)
 
 
 def test_other_routes_are_for_those_with_a_token_and_health_is_for_all(life: Life) -> None:
@@ -157,15 +188,36 @@ def test_other_routes_are_for_those_with_a_token_and_health_is_for_all(life: Lif
         assert get(door, "/nothing", Authorization="Bearer right")[0] == 404
 
 
-def test_one_connection_too_many_is_closed_and_the_others_are_served(life: Life) -> None:
+def test_silent_connections_keep_nobody_from_asking(life: Life) -> None:
     with HttpDoor(life, HOST, 0, max_connections=2) as door:
-        held = [HTTPConnection(HOST, door.port, timeout=30) for _ in range(2)]
+        crowd = [socket.create_connection((HOST, door.port), 30) for _ in range(5)]
+        for _ in range(3):
+            assert get(door, "/healthz")[0] == 200
+        for each in crowd[:3]:
+            with suppress(ConnectionResetError):
+                assert each.recv(10) == b"", "it had to make room"
+        for each in crowd:
+            each.close()
+
+
+def test_one_connection_too_many_is_closed_while_the_others_are_asking(life: Life) -> None:
+    asked_for, answer = threading.Semaphore(0), threading.Event()
+
+    async def slow(request: Request) -> Response:
+        asked_for.release()
+        await asyncio.to_thread(answer.wait, 60)
+        return JSONResponse({"it": "is here"})
+
+    with HttpDoor(life, HOST, 0, max_connections=2, routes=[Route("/slow", slow)]) as door:
+        held = [HTTPConnection(HOST, door.port, timeout=60) for _ in range(2)]
         for each in held:
-            assert asked(each) == 200
+            each.request("GET", "/slow")
+            assert asked_for.acquire(timeout=60)
         with socket.create_connection((HOST, door.port), 30) as late, suppress(ConnectionResetError):
             assert late.recv(10) == b""
+        answer.set()
         for each in held:
-            assert asked(each) == 200
+            assert each.getresponse().status == 200
             each.close()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -121,3 +123,30 @@ def test_a_full_disk_is_a_problem_until_there_is_room(lab: Lab) -> None:
     lab.files.faults.clear()
     lab.clock.advance(1)
     assert lab.life.problems == {}, "whoever looks finds out that there is room again"
+
+
+def test_a_log_of_groups_that_failed_needs_a_new_start(lab: Lab) -> None:
+    options = LogOptions(sync=ALWAYS)
+    topics = Topics.open("topics", files=lab.files, clock=lab.clock, options=options, threaded=False)
+    restored.watch_topics(lab.life, topics)
+    topic = topics.get_or_make(b"orders")
+    lab.life.ready()
+    lab.files.faults.append(Fault("sync", times=1_000))
+    position = topic.groups.create(b"g", None)
+    with pytest.raises(LaminaError):
+        topic.groups.settle(position)
+    assert lab.life.needs_restart.startswith("topics: orders: ")
+    with suppress(LaminaError):
+        topics.close()
+
+
+def test_a_disk_without_room_is_a_problem_also_for_what_keeps_none(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restored.watch_disk(lab.life, str(tmp_path))
+    lab.life.ready()
+    assert lab.life.problems == {}
+    room = os.statvfs(tmp_path)
+    full = os.statvfs_result((*room[:4], 1, *room[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda folder: full)
+    assert "the disk is full" in lab.life.problems["disk"] and lab.life.needs_restart == ""

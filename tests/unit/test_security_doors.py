@@ -205,6 +205,41 @@ async def test_a_change_of_the_users_holds_for_those_who_are_there() -> None:
 
 
 @in_loop
+async def test_a_change_of_one_user_is_not_felt_by_another() -> None:
+    door = Door(ann="topics:read", bob="topics:read", root="*:admin")
+    lab = door.resp()
+    waiting, root = await entered(lab, "ann"), await entered(lab, "root")
+    waiting.send("XREAD BLOCK 0 STREAMS a $")
+    door.change(door.user("carl", "topics:read"), without="bob")
+    assert waiting.got() == []
+    assert type(await root.ask_one("XADD a 1-1 f v")) is bytes
+    assert waiting.got() == [[[b"a", [[b"1-1", [b"f", b"v"]]]]]]
+
+
+@in_loop
+async def test_what_a_stranger_sends_forges_no_line_of_the_client_list() -> None:
+    lab = Door(root="*:admin").resp()
+    root, stranger = await entered(lab, "root"), lab.caller()
+    await stranger.ask_one([b"x\nid=77 addr=1.2.3.4:5 user=root"])
+    lines = (await root.ask_one("CLIENT LIST")).splitlines()
+    assert len(lines) == 2 and b"id=77" not in b"".join(lines)
+    assert b" cmd=CLIENT user=root " in lines[0] and b" cmd=NULL user= " in lines[1]
+    await stranger.ask_one("lam_a-token-by-mistake")
+    assert b"lam_" not in await root.ask_one("CLIENT LIST")
+
+
+@in_loop
+async def test_info_tells_no_number_that_a_command_would_refuse() -> None:
+    lab = Door(root="*:admin", ann="topics:read:a*", carl="jobs:read", eye="admin:read").resp()
+    root, ann, carl, eye = [await entered(lab, name) for name in ("root", "ann", "carl", "eye")]
+    await root.ask("XADD a * f v", "XADD b * f v", "XADD c * f v")
+    told = [(await who.ask_one("INFO topics")).split() for who in (ann, carl, eye, root)]
+    for facts, count in zip(told, (b"1", b"0", b"3", b"3"), strict=True):
+        assert {b"topics:" + count, b"topics_open:" + count, b"topics_added:" + count} <= set(facts)
+    assert not any(b"topic_" in word for word in told[2]), "who runs the server gets sums, not names"
+
+
+@in_loop
 async def test_the_first_user_closes_an_open_door() -> None:
     disk = MemoryFiles()
     gate = Gate("data", files=disk)
@@ -215,6 +250,29 @@ async def test_the_first_user_closes_an_open_door() -> None:
     gate.reload()
     assert await caller.ask("PING", "AUTH ann ann", "PING") == [NOAUTH, OK, PONG]
     await lab.door.close()
+
+
+@in_loop
+async def test_one_whose_handshake_fails_leaves_nothing_behind_and_one_that_is_slow_is_no_exception() -> None:
+    disk = MemoryFiles()
+    gate = Gate("data", files=disk)
+    lab = Lab(gate=gate)
+    engine = JobEngine.open(None)
+    jobs = WorkqDoor(engine, gate=gate)
+    slow, slow_worker = lab.door(), jobs()  # a protocol is made before TLS begins
+    assert not lab.door.house.sessions
+    users.save("data", {"ann": User("ann", (Right.parse("*:admin"),), tokens.digest("ann"))}, disk)
+    gate.reload()
+    for connection, asked, told in ((slow, b"PING\r\n", b"-NOAUTH"), (slow_worker, b"inspect server\r\n", REQUIRED)):
+        line = Line(("127.0.0.1", 1))
+        line.protocol = connection
+        connection.connection_made(line)  # type: ignore[arg-type]
+        connection.data_received(asked)
+        await lab.settle()
+        assert line.sent.startswith(told)
+    await lab.door.close()
+    await jobs.close()
+    engine.close()
 
 
 @in_loop
@@ -328,6 +386,22 @@ async def test_jobs_are_for_who_has_the_right_to_their_queue() -> None:
 
 
 @in_loop
+async def test_who_waits_for_the_result_of_a_job_gets_none_of_another_with_its_id() -> None:
+    _, at = workq_lab(Door(ann="jobs:write:a*", root="*:admin"))
+    ann, waiting, root = [await Worker(at).named(name) for name in ("ann", "ann", "root")]
+    assert await ann.ask(add(1, "a")) == DONE
+    id = job_id(1).encode()
+    assert await waiting.ask(b"result %b 60000\r\n" % id) == b""
+    assert await ann.ask(b"delete %b\r\n" % id) == await root.ask(add(1, "secret")) == DONE
+    assert (await root.ask(b"lease secret 1\r\n")).startswith(b"+OK 1")
+    assert await root.ask(b"complete %b 6\r\nsecret\r\n" % id) == DONE
+    while waiting.line.sent == DONE:
+        await asyncio.sleep(0.001)
+    assert waiting.line.sent == DONE + MISSING
+    await at.close()
+
+
+@in_loop
 async def test_a_worker_whose_time_is_over_gets_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workq_door, "_EXPIRED_EVERY_S", 0.001)
     door = Door(root="*:admin")
@@ -343,6 +417,21 @@ async def test_a_worker_whose_time_is_over_gets_no_job(monkeypatch: pytest.Monke
     assert await root.ask(add(2)) == DONE and engine.state.queues["q"].lists[0].size == 1
     door.change(without="root")
     assert await root.ask(add(3)) == REQUIRED
+    await at.close()
+
+
+@in_loop
+async def test_a_worker_does_not_feel_the_change_of_another_user() -> None:
+    door = Door(ann="jobs:write", bob="jobs:write")
+    _, at = workq_lab(door)
+    waiting, bob = await Worker(at).named("ann"), await Worker(at).named("bob")
+    assert await waiting.ask(b"lease q 60000\r\n") == b""
+    before = waiting.line.sent
+    door.change(door.user("carl", "jobs:read"))
+    assert await bob.ask(add(1)) == DONE
+    while waiting.line.sent == before:
+        await asyncio.sleep(0.001)
+    assert waiting.line.sent[len(before) :].startswith(b"+OK 1\r\n")
     await at.close()
 
 

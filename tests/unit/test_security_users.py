@@ -91,6 +91,9 @@ def test_what_a_user_remembers_is_bounded() -> None:
     for number in range(20_000):
         user.may("topics", "read", b"%d" % number)
     assert len(user._known) <= 4096
+    for number in range(100):  # a name can have as many bytes as a command
+        assert user.may("topics", "read", b"a%d" % number + bytes(100_000))
+    assert sum(len(name or b"") for _, _, name in user._known) < 1 << 22
 
 
 def test_who_may_everything() -> None:
@@ -264,6 +267,11 @@ def test_a_reload_tells_what_changed_and_who_stays() -> None:
     assert str(changes) == "users: removed dora, changed bob, new token carl"
     stays = [gate.stays(before[name], changes) for name in ("ann", "bob", "carl", "dora")]
     assert stays == [before["ann"], bob, None, None]
+    ann = gate.user("ann")
+    users.save("data", {"ann": before["ann"], "emil": made("emil", "jobs:read")}, disk)
+    assert gate.stays(ann, gate.reload()) is ann, "who is the very same is not sent away"
+    users.save("data", {"ann": before["ann"], "bob": bob, "carl": carl}, disk)
+    gate.reload()
 
     disk.remove("data/users.json")
     with pytest.raises(BadOption, match="gone"):
@@ -359,6 +367,19 @@ def test_what_others_may_read_is_told(tmp_path: Path) -> None:
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
+def test_the_command_finds_the_folder_that_a_server_here_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("LAMINA_DATA", "LAMINA_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "lamina.toml").write_text('data = "elsewhere"')
+    words = ["add", "ann", "--allow", "*:admin"]
+    assert CliRunner().invoke(user_command, words, catch_exceptions=False).exit_code == 0
+    assert [path.parent.name for path in tmp_path.glob("*/users.json")] == ["elsewhere"]
+    monkeypatch.setenv("LAMINA_DATA", "third")
+    assert CliRunner().invoke(user_command, words, catch_exceptions=False).exit_code == 0
+    assert (tmp_path / "third" / "users.json").exists()
+
+
 def test_the_command_makes_shows_renews_and_removes_users(tmp_path: Path) -> None:
     folder = str(tmp_path / "data")
 
@@ -379,7 +400,7 @@ def test_the_command_makes_shows_renews_and_removes_users(tmp_path: Path) -> Non
     assert gate.reload().rotated == ("ann",) and gate.login(b"ann", first["token"].encode()) is None
     listed = run("list")
     assert listed["is_login_needed"] and "token" not in json.dumps(listed) and len(listed["users"]) == 1
-    for words in (["remove", "ann"], ["remove", "ann", "--yes", "--dry-run"]):
+    for words in (["remove", "ann", "--dry-run"], ["remove", "ann", "--yes", "--dry-run"]):
         assert run(*words)["is_done"] is False and len(run("list")["users"]) == 1
     assert run("remove", "ann", "--yes")["users_left"] == 0
     assert run("list") == {"is_login_needed": True, "users": []}, "nobody gets in, rather than everybody"

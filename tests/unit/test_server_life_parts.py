@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import stat
 import threading
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from lamina.errors import BadOption, DiskError
 from lamina.server.life import Life
 from lamina.server.listening import Listener
 from lamina.server.notifying import notify
-from lamina.server.signals import Signals
+from lamina.server.signals import Signals, StopAsked
 from lamina.server.telling import told_often
 
 
@@ -90,6 +91,34 @@ def test_an_address_that_cannot_be_is_told() -> None:
         Listener(Address.parse_listen("unix:/no/such/folder/socket"))
 
 
+def test_a_reload_that_comes_while_a_start_is_given_up_does_not_break_that_off() -> None:
+    signals, closed = Signals(), []
+    with signals.taken(), pytest.raises(StopAsked):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)
+            closed.append("engines")
+    assert closed == ["engines"] and signals.wants_reload
+
+
+def test_a_socket_file_of_a_server_that_still_restores_is_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    first = Listener(Address.parse_listen(f"unix:{path}"))
+    inode = path.stat().st_ino
+    for _ in range(2):
+        with pytest.raises(DiskError, match="cannot listen: a server listens there"):
+            Listener(Address.parse_listen(f"unix:{path}"))
+    assert path.stat().st_ino == inode
+    first.close()
+    with socket.socket(socket.AF_UNIX) as left:  # of one that was killed
+        left.bind(str(path))
+    second = Listener(Address.parse_listen(f"unix:{path}"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    second.close()
+    assert not path.exists()
+
+
 def test_a_socket_file_of_another_server_stays_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "s"
     first = Listener(Address.parse_listen(f"unix:{path}"))
@@ -118,3 +147,11 @@ def test_addresses_are_read_as_they_are_written(text: str, shown: str) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(BadOption, match="is no address"):
         Address.parse_listen(text)
+
+
+def test_room_that_is_kept_for_a_full_disk_is_nothing_to_read(tmp_path: Path) -> None:
+    from lamina.server.app import _size
+
+    (tmp_path / "000000001.log").write_bytes(bytes(100))
+    (tmp_path / "reserve").write_bytes(bytes(5000))
+    assert _size(str(tmp_path)) == 100

@@ -126,6 +126,10 @@ def test_a_user_sees_what_it_may_read(server: Server, watcher: Watcher) -> None:
     assert [topic["name"] for topic in facts["topics"]["by_topic"]] == ["orders.eu"]
     assert [queue["name"] for queue in facts["jobs"]["by_queue"]] == ["orders.eu"]
     assert facts["server"]["problems"] == "" and facts["disk"]["total_bytes"] is None
+    assert (facts["topics"]["topics"], facts["topics"]["entries"], facts["topics"]["open"]) == (1, 1, 1)
+    assert (facts["jobs"]["jobs"], facts["jobs"]["queues"], facts["jobs"]["evicted"]) == (1, 1, None)
+    assert facts["disk"]["by_engine"] == {}
+    assert "orders.eu" in shown(facts)
 
 
 def test_problems_of_the_server_are_shown(server: Server, watcher: Watcher) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from lamina.addresses import Address
 from lamina.cli.render import as_json, out, print_json
 from lamina.errors import BadOption, Disconnected, WireError
 from lamina.units import parse_duration, show_duration
@@ -19,10 +20,13 @@ DOOR: Final = "127.0.0.1:9980"
 _UNIX: Final = "unix:"
 _MOST: Final = 1 << 20  # bytes of an answer
 _NOT_WELL: Final = 1
+_ANY: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104, nothing listens here
 
 
 @click.command()
-@click.option("--http", "door", metavar="HOST:PORT", help=f"The HTTP door, or unix:PATH.  [default: {DOOR}]")
+@click.option(
+    "--http", "door", metavar="HOST:PORT", help="The HTTP door, or unix:PATH.  [default: that of the settings]"
+)
 @click.option("--url", metavar="URL", help="The same as a URL, such as https://db1:9980.")
 @click.option("--live", is_flag=True, help="Ask only whether the process is of use: also one that restores is.")
 @click.option("--insecure", is_flag=True, help="With https: trust any certificate.")
@@ -31,11 +35,14 @@ _NOT_WELL: Final = 1
 def health(door: str | None, url: str | None, live: bool, insecure: bool, timeout: str, as_json: bool) -> int:
     """Say whether a server is ready: exit code 0 if so, 1 if not, with the reason.
 
-    It asks /readyz of the HTTP door, or /healthz with --live.
+    It asks /readyz of the HTTP door, or /healthz with --live. Where no door is named it is that of the settings of a
+    server here (lamina.toml, the environment), with TLS if that has a certificate, which is then not checked.
     """
     if door is not None and url is not None:
         raise BadOption("--http and --url say the same", hint="give one of them")
-    status, answer = ask(url or door or DOOR, "/healthz" if live else "/readyz", parse_duration(timeout), insecure)
+    path, seconds = "/healthz" if live else "/readyz", parse_duration(timeout)
+    where = url or door
+    status, answer = ask(where, path, seconds, insecure) if where else _ask_own(path, seconds)
     is_well = status == http.client.OK
     if as_json:
         print_json({"is_well": is_well, **answer})
@@ -60,9 +67,33 @@ def _line(is_well: bool, live: bool, answer: dict[str, Any]) -> str:
     return ", ".join(words) + "".join(f"\n  {reason}" for reason in reasons)
 
 
-def ask(where: str, path: str, timeout: float, insecure: bool = False) -> tuple[int, dict[str, Any]]:
-    """Status and answer. Raises: Disconnected; WireError for an answer that is none of such a door; BadOption."""
-    connection = _connection(where, timeout, insecure)
+def _ask_own(path: str, timeout: float) -> tuple[int, dict[str, Any]]:
+    """The same of the door that a server with the settings of this place has. It does not leave this machine."""
+    from lamina.config import load
+
+    settings = load()
+    at = settings.address("http")
+    if at is None:
+        raise BadOption("the HTTP door is switched off ([http] listen)", hint="name one with --http HOST:PORT")
+    if at.path:
+        return ask(str(at), path, timeout)
+    host = _ANY.get(at.host, at.host)
+    where = str(Address(host, at.port))
+    cert, key = settings.maybe("server.tls_cert"), settings.maybe("server.tls_key")
+    if cert is None or key is None:
+        return ask(where, path, timeout)
+    shown = (cert, key) if settings.maybe("server.tls_client_ca") is not None else None
+    return ask(f"https://{where}", path, timeout, insecure=True, shown=shown)
+
+
+def ask(
+    where: str, path: str, timeout: float, insecure: bool = False, shown: tuple[str, str] | None = None
+) -> tuple[int, dict[str, Any]]:
+    """Status and answer. ``shown``: a certificate and its key, for a door that wants one.
+
+    Raises: Disconnected; WireError for an answer that is none of such a door; BadOption.
+    """
+    connection = _connection(where, timeout, insecure, shown)
     try:
         connection.request("GET", path, headers={"Connection": "close"})
         response = connection.getresponse()
@@ -82,7 +113,9 @@ def ask(where: str, path: str, timeout: float, insecure: bool = False) -> tuple[
     return response.status, answer
 
 
-def _connection(where: str, timeout: float, insecure: bool) -> http.client.HTTPConnection:
+def _connection(
+    where: str, timeout: float, insecure: bool, shown: tuple[str, str] | None
+) -> http.client.HTTPConnection:
     if where.startswith(_UNIX):
         return _UnixConnection(where.removeprefix(_UNIX), timeout)
     parts = urlsplit(where if "://" in where else f"http://{where}")
@@ -97,6 +130,11 @@ def _connection(where: str, timeout: float, insecure: bool) -> http.client.HTTPC
     context = ssl.create_default_context()
     if insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if shown is not None:
+        try:
+            context.load_cert_chain(*shown)
+        except OSError as error:  # what ssl raises is one, too
+            raise BadOption(f"{shown[0]}: the certificate cannot be used: {error}", hint="check its path") from error
     return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from lamina.cli.asking import confirm, dry_run, yes
 from lamina.cli.render import as_json, err, out, print_json, print_table
 from lamina.errors import BadOption
 
@@ -20,11 +21,9 @@ _NEVER: Final = "never"
 _of_data: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--data",
     metavar="DIR",
-    default="lamina-data",
-    show_default=True,
-    envvar="LAMINA_DATA",
     type=click.Path(file_okay=False),
-    help="The data folder.",
+    callback=lambda context, option, data: data or _data_of_settings(),
+    help="The data folder.  [default: that of the settings]",
 )
 _expires: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--expires", metavar="WHEN", help="30d, 12h or 2027-01-01: from then on nobody gets in with it; or never."
@@ -113,18 +112,19 @@ def list_users(data: str, as_json: bool) -> None:
 
 @user.command()
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Only show who would go.")
-@click.option("--yes", is_flag=True, help="Do it. Without this, only show who would go.")
+@dry_run
+@yes
 @_of_data
 @as_json
 def remove(name: str, dry_run: bool, yes: bool, data: str, as_json: bool) -> None:
     """Take a user away. Without the last one nobody can log in: the server does not become open to all."""
     from lamina.server.security.users import changing, load
 
-    is_done = yes and not dry_run
+    is_done = not dry_run
     users = load(data) or {}
-    _known(users, name)
+    rights = ", ".join(map(str, _known(users, name).rights))
     if is_done:
+        confirm(f"Remove the user {name}, who may {rights}?", yes=yes)
         with changing(data) as users:
             gone = _known(users, name)
             del users[name]
@@ -134,7 +134,7 @@ def remove(name: str, dry_run: bool, yes: bool, data: str, as_json: bool) -> Non
         print_json({**_facts(gone), "is_done": is_done, "users_left": len(users)})
         return
     if not is_done:
-        out.print(f"would remove {name}: run again with --yes to do it", markup=False)
+        out.print(f"would remove {name}; nothing was changed: leave out --dry-run to do it", markup=False)
         return
     out.print(f"removed {name}", markup=False)
     if not users:
@@ -142,7 +142,7 @@ def remove(name: str, dry_run: bool, yes: bool, data: str, as_json: bool) -> Non
     err.print(f"  {_SIGHUP}", markup=False)
 
 
-@user.command()
+@user.command(short_help="Give a user a new token.")
 @click.argument("name")
 @_expires
 @_of_data
@@ -160,6 +160,16 @@ def rotate(name: str, expires: str | None, data: str, as_json: bool) -> None:
         until = made.expires_ns if expires is None else _moment(expires, time.time_ns())
         made = users[name] = replace(made, digest=tokens.digest(token), expires_ns=until)
     _show_token(made, token, as_json=as_json)
+
+
+def _data_of_settings() -> str:
+    """Where a server started here would look for its users: those of another folder let nobody in, and keep nobody out.
+
+    Raises: BadOption, DiskError.
+    """
+    from lamina.config import load
+
+    return load().raise_problem().text("data")
 
 
 def _known(users: dict[str, User], name: str) -> User:

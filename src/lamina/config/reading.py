@@ -52,7 +52,8 @@ def read(found: Found, wrong: Wrong) -> dict[str, object]:
     Raises: DiskError if it cannot be read.
     """
     try:
-        data = found.path.read_bytes()
+        with found.path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
     except OSError as error:
         raise from_os(error, "read the configuration", str(found.path)) from error
     try:
@@ -60,6 +61,9 @@ def read(found: Found, wrong: Wrong) -> dict[str, object]:
             raise ValueError(f"more than {_LARGEST} bytes")
         text = data.decode()
         tree = tomllib.loads(text)
+    except RecursionError:
+        wrong(f"{found.path}: no TOML: brackets in brackets, too deep; write one table for each section")
+        return {}
     except UnicodeDecodeError as error:
         wrong(f"{found.path}, line {data[: error.start].count(10) + 1}: no UTF-8 text; write it as TOML in UTF-8")
         return {}

@@ -24,10 +24,11 @@ from lamina.addresses import Address as Address
 from lamina.errors import BadOption, DiskError, MissingExtra
 from lamina.log import mark
 from lamina.log.files.real import RealFiles
-from lamina.server import handles, houses, notifying
+from lamina.server import handles, houses, notifying, restored
 from lamina.server.houses import Served
 from lamina.server.life import Life
 from lamina.server.listening import Door, Listener
+from lamina.server.occupied import check_free
 from lamina.server.reloading import Reload
 from lamina.server.security.exposure import check_exposure
 from lamina.server.security.gate import Gate
@@ -84,6 +85,7 @@ def _live(
         if engine is not None:
             listeners.append(Listener(engine.at))
             opened.callback(listeners[-1].close)
+    check_free(files, (folder for _, folder in _folders(settings)))
     # Before the engines, so that it is the last to close: who watches sees how far they are, and the server stop.
     http = _open_http(settings.http, life, gate, tls, opened)
     running = Running(listeners, tls, life, signals)
@@ -94,6 +96,7 @@ def _live(
     if settings.data is not None:
         if not is_marked:
             mark.make(files, settings.data)
+        restored.watch_disk(life, settings.data)
         for warning in open_to_others(settings.data):
             logger.warning("%s", warning)
     handles.spare_the_collector()
@@ -145,7 +148,7 @@ def _open_http(
 
 def _open_engines(settings: Settings, life: Life, gate: Gate, opened: ExitStack) -> list[Served]:
     for name, folder in _folders(settings):
-        life.expect(name, _size(folder))
+        life.expect(name, 0 if name == "topics" else _size(folder))  # a topic is read when it is first used
     served = []
     if settings.jobs is not None:
         served.append(opened.enter_context(houses.jobs(settings.jobs, life, gate)))
@@ -158,7 +161,7 @@ def _folders(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.jobs is not None and settings.jobs.folder is not None:
         yield "jobs", settings.jobs.folder
     if settings.topics is not None:
-        yield "topics", ""  # there is nothing to read before one is used
+        yield "topics", settings.topics.folder
         for name, engine in (("queues", settings.topics.queues), ("store", settings.topics.store)):
             if engine is not None:
                 yield name, engine.folder
@@ -167,8 +170,10 @@ def _folders(settings: Settings) -> Iterator[tuple[str, str]]:
 def _size(folder: str) -> int:
     """Bytes of the files in it, about what has to be read: the engine says it exactly when its turn has come."""
     size = 0
-    with contextlib.suppress(OSError), os.scandir(folder or os.devnull) as found:
+    with contextlib.suppress(OSError), os.scandir(folder) as found:
         for each in found:
+            if each.name == "reserve":  # room kept for a full disk, never read
+                continue
             with contextlib.suppress(OSError):
                 size += each.stat(follow_symlinks=False).st_size if each.is_file(follow_symlinks=False) else 0
     return size
@@ -196,14 +201,15 @@ class Running:
                 doors.append(each.open_door(allowed))
                 await listener.open(doors[-1], self._tls)
             reload.use(served, doors, own)
-            ready()
             self._life.ready()
+            ready()  # who reads that line finds it so
             notifying.notify(notifying.READY, "STATUS=ready")
             if self._signals.wants_reload or reload.is_late:
                 reload()
             await stopped.wait()
         finally:
             self._stop_began = time.monotonic()
+            reload.end()
             self._life.stopping(self._signals.name)
             notifying.notify(notifying.STOPPING, "STATUS=stopping")
             for listener in self._listeners:

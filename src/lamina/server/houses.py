@@ -64,6 +64,7 @@ def jobs(settings: JobSettings, life: Life, gate: Gate) -> Iterator[Served]:
         engine = JobEngine.open(settings.folder, options=settings.log, progress=told)
         restored.tell_jobs(engine, told)
     upkeep = Upkeep(engine, clean_ms=settings.clean_ms)
+    is_orderly = False  # a start that failed writes nothing on its way out: it may be tried again and again
     try:
         if settings.folder is not None and settings.reserve_bytes:
             path = join(settings.folder, RESERVE)
@@ -82,9 +83,11 @@ def jobs(settings: JobSettings, life: Life, gate: Gate) -> Iterator[Served]:
                 upkeep.clean_every(new.jobs.clean_ms)
 
         yield Served("workq", settings.at, kept, _JOB_HANDLES, open_door, change)
+        is_orderly = True
     finally:
         upkeep.stop()
-        upkeep.checkpoint_at_stop()
+        if is_orderly:
+            upkeep.checkpoint_at_stop()
         engine.close()
 
 
@@ -197,6 +200,7 @@ def _queues(settings: QueueSettings | None, committer: Committer, life: Life) ->
         )
         restored.tell_queues(engine, told)
     upkeep = Upkeep(engine)
+    is_orderly = False
     try:
         if given.reserve_bytes:
             path = join(given.folder, RESERVE)
@@ -208,10 +212,12 @@ def _queues(settings: QueueSettings | None, committer: Committer, life: Life) ->
 
         password = None if given.password is None else given.password.encode()
         yield lambda house: let_in(house, deliveries, upkeep, password)
+        is_orderly = True
     finally:
         try:
             upkeep.stop()
-            upkeep.dump_at_stop()
+            if is_orderly:
+                upkeep.dump_at_stop()
         finally:
             engine.close()
 

@@ -11,7 +11,6 @@ import contextlib
 import os
 import socket
 import ssl
-import stat
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -19,6 +18,7 @@ from lamina.addresses import Address
 from lamina.errors import BadOption, DiskError
 from lamina.server.client import Client
 from lamina.server.security.tls import HANDSHAKE_S
+from lamina.server.socket_file import SocketFile
 
 _BACKLOG: Final = 100  # more makes asyncio's accept loop spin when file handles run out
 _CLOSED_WITHIN_S: Final = 1.0
@@ -40,9 +40,10 @@ class Listener:
     def __init__(self, at: Address) -> None:
         """Take the address. Raises: BadOption if there is none such; DiskError if another has it."""
         self.at = at
-        self._sockets = [_bound_path(at)] if at.path else _bound(at)
+        self._file = SocketFile(at.path) if at.path else None
+        self._sockets = _bound(at) if self._file is None else [self._file.socket]
+        self._sockets[0].setblocking(False)
         self._servers: list[asyncio.Server] = []
-        self._inode = os.stat(at.path).st_ino if at.path else 0
 
     @property
     def shown(self) -> str:
@@ -86,10 +87,8 @@ class Listener:
         """Let go of the address."""
         for each in self._sockets:
             each.close()
-        if self.at.path:
-            with contextlib.suppress(OSError):
-                if os.stat(self.at.path).st_ino == self._inode:  # else another server has it by now
-                    os.unlink(self.at.path)
+        if self._file is not None:
+            self._file.close()
 
 
 def _bound(at: Address) -> list[socket.socket]:
@@ -120,45 +119,6 @@ def _bound(at: Address) -> list[socket.socket]:
     if not taken:
         raise BadOption(f"{at}: this machine cannot listen there", hint="give HOST:PORT, such as 127.0.0.1:9922")
     return taken
-
-
-def _bound_path(at: Address) -> socket.socket:
-    """A socket for its owner alone. One that a server left behind that is dead is replaced."""
-    each = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        if _is_left_over(at):
-            os.unlink(at.path)
-        mask = os.umask(0o177)
-        try:
-            each.bind(at.path)
-        finally:
-            os.umask(mask)
-    except OSError as error:
-        each.close()
-        raise _cannot_listen(at, error) from error
-    except BaseException:
-        each.close()
-        raise
-    each.setblocking(False)
-    return each
-
-
-def _is_left_over(at: Address) -> bool:
-    """Raises: DiskError if a server listens there; BadOption if it is no socket."""
-    try:
-        if not stat.S_ISSOCK(os.lstat(at.path).st_mode):
-            raise BadOption(f"{at}: there is a file that is no socket", hint="name another path")
-    except FileNotFoundError:
-        return False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1)
-        try:
-            probe.connect(at.path)
-        except ConnectionRefusedError:
-            return True
-        except OSError as error:
-            raise _cannot_listen(at, error) from error
-    raise DiskError(f"{at}: cannot listen: a server listens there", hint="is another server running there?")
 
 
 def _cannot_listen(at: Address, error: OSError) -> DiskError:

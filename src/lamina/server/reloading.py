@@ -40,12 +40,19 @@ class Reload:
         self._served: Sequence[Served] = ()
         self._doors: Sequence[Door] = ()
         self._own_handles = 0
+        self._is_over = False
 
     def use(self, served: Sequence[Served], doors: Sequence[Door], own_handles: int) -> None:
         """What changes will be for."""
         self._served, self._doors, self._own_handles = served, doors, own_handles
 
+    def end(self) -> None:
+        """The server stops: nothing is changed any more, and systemd is not told that it is ready."""
+        self._is_over = True
+
     def __call__(self) -> None:
+        if self._is_over:
+            return
         if not self._doors:
             self.is_late = True
             return

@@ -5,14 +5,15 @@ Called once for each engine, when it is open: ``tell_*`` inside ``with life.rest
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lamina.errors import LaminaError, LogClosed
 from lamina.log.reserve import Reserve
 from lamina.log.writer import Log
 from lamina.server.life import Life, Restoring
-from lamina.units import show_duration
+from lamina.units import MIB, show_bytes, show_duration
 
 if TYPE_CHECKING:
     from lamina.engines.jobs.engine import JobEngine
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from lamina.engines.store.api import Store
     from lamina.engines.topics.topics import Topics
     from lamina.log.recovery import RecoveryReport
+
+_NO_ROOM: Final = MIB
 
 
 def tell_jobs(engine: JobEngine, told: Restoring) -> None:
@@ -104,14 +107,15 @@ def watch_log(life: Life, name: str, log: Callable[[], _Failing | None]) -> None
 
 
 def watch_topics(life: Life, topics: Topics) -> None:
-    """The same for every topic that is open: the first whose log failed."""
+    """The same for every topic that is open: the first whose log failed, or that of its groups."""
 
     def ask() -> str | None:
         for name, topic in topics.opened():
-            log = topic.log
-            failure = log.failure if isinstance(log, Log) else None
-            if failure is not None and not isinstance(failure, LogClosed):
-                return f"{name.decode(errors='replace')}: {failure}"
+            groups = topic.opened_groups
+            for log in (topic.log, None if groups is None else groups.log):
+                failure = log.failure if isinstance(log, Log) else None
+                if failure is not None and not isinstance(failure, LogClosed):
+                    return f"{name.decode(errors='replace')}: {failure}"
         return None
 
     life.watch("topics", ask, needs_restart=True)
@@ -127,3 +131,16 @@ def watch_room(life: Life, name: str, reserve: Callable[[], Reserve | None]) -> 
         return "the disk is full: nothing new is taken, reading and cleaning go on; make room"
 
     life.watch(f"{name} disk", ask)
+
+
+def watch_disk(life: Life, folder: str) -> None:
+    """The disk below the data folder is full: for what keeps no room of its own, as the store does."""
+
+    def ask() -> str | None:
+        found = os.statvfs(folder)
+        free = found.f_frsize * found.f_bavail
+        if free >= _NO_ROOM:
+            return None
+        return f"the disk is full: {show_bytes(free)} are free, what is new is refused or soon will be; make room"
+
+    life.watch("disk", ask)

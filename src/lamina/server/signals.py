@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
@@ -50,7 +50,7 @@ class Signals:
 
     def _came_early(self, number: int, frame: FrameType | None) -> None:
         self._note(number, frame)
-        if self.name:
+        if number in _STOPPING:  # not SIGHUP: one that comes behind them must not break off what is being closed
             raise StopAsked(self.name)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -71,18 +71,22 @@ class Signals:
         self.name = signal.Signals(number).name
 
     def on_loop(self, stop: Callable[[], None], reload: Callable[[], None]) -> None:
-        """While the loop runs they are its. One that came before is followed now."""
+        """While the loop runs it is told. One that came before is followed now.
+
+        Not by the loop's own handlers: one that closes leaves its signals to the system for a moment, which kills.
+        """
         loop = asyncio.get_running_loop()
 
-        def asked(number: int) -> None:
-            self._asks_to_stop(number)
-            stop()
+        def came(number: int, frame: FrameType | None) -> None:
+            if number in _STOPPING:
+                self._asks_to_stop(number)
+            with suppress(RuntimeError):  # it is closed: whatever was asked for comes too late
+                loop.call_soon_threadsafe(stop if number in _STOPPING else reload)
 
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in _STOPPING:
-            loop.add_signal_handler(number, asked, number)
-        loop.add_signal_handler(signal.SIGHUP, reload)
+        for number in _ALL:
+            signal.signal(number, came)
         if self.name:
             stop()
 

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import importlib.util
 import logging
-import os
 import socket
 import ssl
 import threading
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lamina.errors import BadOption, DiskError, MissingExtra
 from lamina.server.life import Life
+from lamina.server.socket_file import SocketFile
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -64,8 +64,9 @@ class HttpDoor:
             raise MissingExtra("the HTTP door needs packages that are not installed", hint=INSTALL)
         self._life, self._tls = life, tls
         self._routes, self._admit, self._most = routes, admit, max_connections
-        self._unix = unix
-        self._sockets = _listen(host, port) if unix is None else [_listen_at(unix)]
+        self._file = None if unix is None else SocketFile(unix)
+        self._sockets = _listen(host, port) if self._file is None else [self._file.socket]
+        self._sockets[0].listen(_BACKLOG)
         self.port = 0 if unix is not None else int(self._sockets[0].getsockname()[1])
         self.shown = f"unix:{unix}" if unix is not None else _show(host or "*", self.port)
         """The address, for people."""
@@ -97,9 +98,8 @@ class HttpDoor:
             thread.join(_STOP_S)
         for each in self._sockets:
             each.close()
-        if self._unix is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(self._unix)
+        if self._file is not None:
+            self._file.close()
 
     def __enter__(self) -> HttpDoor:
         return self.start()
@@ -201,35 +201,6 @@ def _listen(host: str, port: int) -> list[socket.socket]:
     if not taken:
         raise BadOption(f"{host!r}: this machine cannot listen there", hint="give 127.0.0.1:9980")
     return taken
-
-
-def _listen_at(path: str) -> socket.socket:
-    """A socket in the file system, for its owner only. One that nobody listens at any more is replaced."""
-    each = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        if _is_left_over(path):
-            os.unlink(path)
-        before = os.umask(0o177)
-        try:
-            each.bind(path)
-        finally:
-            os.umask(before)
-        each.listen(_BACKLOG)
-    except OSError as error:
-        each.close()
-        raise _in_use(f"unix:{path}", error) from error
-    return each
-
-
-def _is_left_over(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            return False
-    return False
 
 
 def _in_use(shown: str, error: OSError) -> DiskError:

@@ -12,7 +12,7 @@ HEAD_BYTES: Final = 16 * 1024
 LOOK_S: Final = 10.0
 """Who has asked for nothing new in so long is hung up on: also one that sends its request letter by letter."""
 MOST: Final = 128
-"""Connections at the same time; one more is closed at once."""
+"""Connections at the same time. For one more the oldest goes that is asking for nothing."""
 
 
 class Visitor(H11Protocol):
@@ -21,13 +21,15 @@ class Visitor(H11Protocol):
     most = MOST
     _look: asyncio.TimerHandle | None = None
     _seen: object = None
+    _came = 0.0
 
     def connection_made(self, transport: Any) -> None:
-        if len(self.connections) >= self.most:
+        if len(self.connections) >= self.most and not self._make_room():
             transport.abort()
             self.transport = transport
             return
         super().connection_made(transport)
+        self._came = self.loop.time()
         self._look = self.loop.call_later(LOOK_S, self._look_again)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -36,9 +38,21 @@ class Visitor(H11Protocol):
         self._look.cancel()
         super().connection_lost(exc)
 
+    def _make_room(self) -> bool:
+        """Silent ones must not keep out who asks whether the server lives: it would be started anew."""
+        silent = [other for other in self.connections if isinstance(other, Visitor) and other._is_answered()]
+        if not silent:
+            return False
+        oldest = min(silent, key=lambda other: other._came)
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        return True
+
+    def _is_answered(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
     def _look_again(self) -> None:
-        is_answered = self.cycle is None or self.cycle.response_complete
-        if is_answered and self.cycle is self._seen:
+        if self._is_answered() and self.cycle is self._seen:
             self.transport.abort()
             return
         self._seen = self.cycle

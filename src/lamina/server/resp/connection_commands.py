@@ -9,6 +9,7 @@ from lamina.server.resp.dispatch import Handler
 from lamina.server.resp.replies import Map, Verbatim, encode
 from lamina.server.resp.session import Args, House, Refusal, Session
 from lamina.server.resp.settings import REDIS_VERSION, whole_number
+from lamina.server.resp.table import FACTS
 
 _SYNTAX = "ERR syntax error"
 _DEFAULT = b"default"
@@ -250,7 +251,7 @@ def _line(session: Session) -> bytes:
         "ssub": 0,
         "multi": -1 if session.queue is None else len(session.queue),
         "events": b"r",
-        "cmd": session.last_command,
+        "cmd": _command(session),
         "user": _user_name(session),
         "redir": -1,
         "resp": session.version,
@@ -259,6 +260,11 @@ def _line(session: Session) -> bytes:
     }
     words = (b"%b=%b" % (k.encode(), v if isinstance(v, bytes) else b"%d" % v) for k, v in fields.items())
     return b" ".join(words) + b"\n"
+
+
+def _command(session: Session) -> bytes:
+    """What a client sends as a command can be anything, line ends or a token too: only what is one is shown."""
+    return session.last_command if session.last_command.lower() in FACTS else b"NULL"
 
 
 def _seconds(since_ns: int, now_ns: int) -> int:

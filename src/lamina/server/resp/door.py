@@ -22,7 +22,7 @@ from lamina.server.resp.commands import COMMANDS
 from lamina.server.resp.guard import NOAUTH, may_add
 from lamina.server.resp.protocol import MAX_ARGS, Parser
 from lamina.server.resp.runs import Run, grouped
-from lamina.server.resp.session import Args, House, Refusal, Wait, _to_nobody
+from lamina.server.resp.session import Args, House, Refusal, Session, Wait, _to_nobody
 from lamina.server.resp.waiting import Waiting
 from lamina.server.security.gate import Changes
 from lamina.server.security.strangers import MOST_BYTES, Strangers
@@ -125,9 +125,7 @@ class Connection(client.Client):
     def __init__(self, door: RespDoor) -> None:
         super().__init__(door, _TOO_MANY)
         self.house = door.house
-        self.session = door.house.enter()
-        self.session.hang_up = self.hang_up
-        self.session.push = self.push
+        self.session: Session
         self.parser = Parser(door.house.settings.max_bulk, MAX_ARGS)
         self.heard_at = door.house.clock.monotonic()
         self.waiter: Waiter | None = None
@@ -135,6 +133,10 @@ class Connection(client.Client):
         """How far each log has to be for the answers that were not handed over yet."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Not before: one whose TLS handshake fails never comes in, so nobody would tell that it left.
+        self.session = self.house.enter()
+        self.session.hang_up = self.hang_up
+        self.session.push = self.push
         super().connection_made(transport)
         self.session.address = _address(transport, "peername")
         self.session.local_address = _address(transport, "sockname")

@@ -2,7 +2,8 @@
 
 They come only when asked for by name (``INFO topics disk``), and cost a bounded time: of thousands of topics or queues
 the largest are shown. Lines are ``name:value`` or ``name:key=value,key=value``, as clients of Redis read them; names
-are percent-encoded, and those a user may not read are left out.
+are percent-encoded, and those a user may not read are left out, of sums too: who may not ask an engine for a number by
+a command does not get it here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lamina.engines.topics import group_views
 from lamina.errors import LaminaError
 from lamina.log.naming import RESERVE
 from lamina.log.writer import Log
-from lamina.server.resp.guard import may_see_server
+from lamina.server.resp.guard import may_see_server, readable
 from lamina.server.resp.session import Session
 
 if TYPE_CHECKING:
@@ -41,14 +42,18 @@ def of_topics(session: Session) -> Facts:
     """Topics in use, those with most entries ever added one by one, with their groups."""
     topics = session.house.topics
     opened = list(islice(topics.opened(), _LOOKED_AT))
+    known = len(topics.known())
+    if not may_read_all(session, "topics"):
+        opened = [pair for pair in opened if may_read(session, "topics", pair[0])]
+        known = len(readable(session, topics.names()))
     facts: Facts = {
-        "topics": len(topics.known()),
+        "topics": known,
         "topics_open": len(opened),
         "topics_added": sum(topic.state.added for _, topic in opened),
         "topics_entries": sum(topic.state.length for _, topic in opened),
         "topics_bytes": sum(topic.log.stats.bytes for _, topic in opened if isinstance(topic.log, Log)),
     }
-    seen = (pair for pair in opened if may_read(session, "topics", pair[0]))
+    seen = (pair for pair in opened if may_read(session, "topics", pair[0]))  # not all, for who runs the server
     for name, topic in heapq.nlargest(SHOWN, seen, key=lambda pair: pair[1].state.added):
         shown = quote(name, safe="")
         its = topic.opened_groups
@@ -67,7 +72,7 @@ def of_topics(session: Session) -> Facts:
 
 def of_queues(session: Session) -> Facts:
     """Queues. They have no names: their ids are secrets, so there are sums only."""
-    if session.house.queues is None:
+    if session.house.queues is None or not may_read_all(session, "queues", "admin"):  # as L.QUEUES asks
         return {}
     deliveries = session.house.queues
     engine = deliveries.engine
@@ -85,7 +90,8 @@ def of_store(session: Session) -> Facts:
     """The store, once a command has opened it."""
     house = session.house.store
     store = None if house is None else house.opened_store
-    if store is None:
+    user = session.user
+    if store is None or not (may_read_all(session, "store") or (user and user.may_some("store", "read"))):  # as S.EPOCH
         return {}
     engine = store.engine
     return {
@@ -142,16 +148,18 @@ def of_jobs(engine: JobEngine) -> Callable[[Session], Facts]:
 
     def facts_of(session: Session) -> Facts:
         now = engine.clock.now_ns()
+        sees_all = may_read_all(session, "jobs")
         with engine.lock:
             queues = list(islice(engine.state.queues.values(), _LOOKED_AT))
+            seen = [queue for queue in queues if may_read(session, "jobs", queue.name)]
             facts: Facts = {
-                "jobs": len(engine.state.jobs),
-                "jobs_queues": len(engine.state.queues),
-                "jobs_evicted": engine.evicted,
+                "jobs": len(engine.state.jobs) if sees_all else sum(len(jobs) for each in seen for jobs in each.lists),
+                "jobs_queues": len(engine.state.queues) if sees_all else len(seen),
             }
-            if isinstance(engine.log, Log):
+            if sees_all:
+                facts["jobs_evicted"] = engine.evicted
+            if sees_all and isinstance(engine.log, Log):
                 facts |= {"jobs_records": engine.log.stats.records, "jobs_bytes": engine.log.stats.bytes}
-            seen = (queue for queue in queues if may_read(session, "jobs", queue.name))
             for queue in heapq.nlargest(SHOWN, seen, key=lambda queue: sum(len(jobs) for jobs in queue.lists)):
                 view = QueueView.of(queue, 0, now)
                 oldest = "" if view.oldest_ready_s is None else round(view.oldest_ready_s, 1)
@@ -164,7 +172,7 @@ def of_jobs(engine: JobEngine) -> Callable[[Session], Facts]:
                     paused=int(view.is_paused),
                     oldest_s=oldest,
                 )
-        if engine.folder is not None:
+        if engine.folder is not None and may_see_server(session):
             size = disk.size_of(engine.folder)
             facts["disk_jobs_bytes"] = "" if size is None else size
         return facts
@@ -184,6 +192,12 @@ def may_read(session: Session, engine: str, name: bytes | str) -> bool:
     """Whether the user of this connection may know of it; where nobody logs in, all may."""
     user = getattr(session, "user", None)
     return user is None or bool(user.may(engine, "read", name))
+
+
+def may_read_all(session: Session, engine: str, level: str = "read") -> bool:
+    """Whether it may be told of all that an engine has: it may ask the engine for that, or runs the server."""
+    user = getattr(session, "user", None)
+    return user is None or bool(user.may_all(engine, level)) or may_see_server(session)
 
 
 def _pairs(**values: object) -> str:

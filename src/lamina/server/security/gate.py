@@ -154,7 +154,8 @@ class Gate:
                 )
             return Changes()
         before, was_needed = self._users or {}, self.is_needed
-        self._users = found
+        # Who did not change stays the very same: doors send those away who are another one now.
+        self._users = found = {name: before[name] if before.get(name) == user else user for name, user in found.items()}
         both = before.keys() & found.keys()
         rotated = tuple(sorted(name for name in both if before[name].digest != found[name].digest))
         changes = Changes(

@@ -33,6 +33,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _RESERVED: Final = ("default",)  # whoever knows the one password of the server
 _MOST_KEPT: Final = 4096  # names of which a user remembers what it may
+_LONGEST_KEPT: Final = 1024  # of such a name: a client can send names of any length, and many
 
 _Key = tuple[str, str, bytes | str | None]
 
@@ -62,9 +63,11 @@ class User:
         key = (engine, level, name)
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= _MOST_KEPT:
-                self._known.clear()
-            found = self._known[key] = any(right.may(engine, level, name) for right in self.rights)
+            found = any(right.may(engine, level, name) for right in self.rights)
+            if len(name) <= _LONGEST_KEPT:
+                if len(self._known) >= _MOST_KEPT:
+                    self._known.clear()
+                self._known[key] = found
         return found
 
     def may_all(self, engine: str, level: str) -> bool:

@@ -24,7 +24,7 @@ from lamina.server.security.users import EVERYBODY, User
 from lamina.server.workq import commands as c
 from lamina.server.workq import replies, views
 from lamina.server.workq.answers import Answers
-from lamina.server.workq.guard import MayNot, check, readable
+from lamina.server.workq.guard import MayNot, check, may_see, readable
 from lamina.server.workq.parse import Parser
 
 _MOST_SHOWN = 4 << 20  # bytes of payloads in one inspect
@@ -132,6 +132,8 @@ class Connection(Client):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        # Anew: users can have been made while it agreed on a key.
+        self.become(None if self.door.gate.is_needed else EVERYBODY)
         if self.user is None:
             self._watch_stranger()
 
@@ -317,8 +319,11 @@ class Connection(Client):
             raise
 
     def _result(self, command: c.Result) -> None:
-        def deliver(job: Job, position: int) -> None:
-            self.door.on_loop(self._go_on, timer, replies.result(job), position)
+        def deliver(done: Job, position: int) -> None:
+            if may_see(self.user, done):
+                self.door.on_loop(self._go_on, timer, replies.result(done), position)
+            else:  # the one it asked for was deleted, and another has its id
+                self.door.on_loop(self._go_on, timer, replies.NOT_FOUND, position)
 
         def time_is_up() -> None:
             if self.engine.leave_result(command.id, deliver):

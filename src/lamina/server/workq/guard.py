@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lamina.engines.jobs.engine import JobEngine
+from lamina.engines.jobs.job import Job
 from lamina.errors import JobNotFound
 from lamina.server.security.users import User
 from lamina.server.workq import commands as c
@@ -82,3 +83,8 @@ def readable(user: User | None, names: list[str]) -> list[str]:
     if user is None or user.may_everything:
         return names
     return [name for name in names if user.may("jobs", "read", name)]
+
+
+def may_see(user: User | None, job: Job) -> bool:
+    """Whether what became of a job may be told."""
+    return user is None or user.may_everything or user.may("jobs", "read", job.queue.name)
