@@ -231,3 +231,20 @@ def test_the_thread_does_all_of_it_until_it_is_stopped(monkeypatch: pytest.Monke
     assert topic.state.length < 10
     assert not any(thread.name == "lamina-topics-upkeep" for thread in threading.enumerate())
     lab.topics.close()
+
+
+def test_what_may_go_goes_soon_behind_a_start_however_seldom_it_is_looked_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that is killed before the first look, again and again, would keep everything."""
+    monkeypatch.setattr(upkeep, "_SOON_S", 0.0)
+    monkeypatch.setattr(upkeep, "_EVERY_S", 0.001)
+    lab = Lab()
+    looked = threading.Event()
+    often = Upkeep(lab.topics, lab.retentions, every_s=3600)
+    monkeypatch.setattr(often, "shed_all", looked.set)
+    often.start()
+    try:
+        assert looked.wait(30)
+    finally:
+        often.stop()

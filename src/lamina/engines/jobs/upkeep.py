@@ -18,6 +18,7 @@ from lamina.log.sync import Level
 from lamina.log.writer import Log
 
 _EVERY_S = 0.5
+_SOON_S = 5.0  # behind the start: one that is killed early, again and again, must not grow without end
 _FEWEST = 50_000  # records
 _HURRY_S = 30.0  # between two cleanings while the disk is full
 
@@ -59,7 +60,7 @@ class Upkeep:
 
     def _run(self) -> None:
         clock = self._engine.clock
-        clean_at = clock.monotonic() + self._clean_s
+        clean_at = clock.monotonic() + min(_SOON_S, self._clean_s)
         while not self._stop.wait(min(_EVERY_S, self._clean_s)):
             if self._is_out_of_room():
                 self._try_for_room()

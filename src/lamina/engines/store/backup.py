@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from typing import Final, NoReturn
@@ -31,6 +31,8 @@ from lamina.log.files import File, Files, join, read_at, write_all
 from lamina.log.naming import PWAL
 from lamina.log.recovery import chunks_of
 from lamina.log.segment import open_for_reading
+
+Progress = Callable[[int, int], None]
 
 MANIFEST: Final = "backup_manifest"
 RESTORING: Final = ".restoring"
@@ -267,13 +269,21 @@ def read_manifest(files: Files, folder: str) -> Manifest:
 # -- checking and restoring ------------------------------------------------------------------------------------------
 
 
-def check_backup(files: Files, folder: str) -> list[str]:
-    """What is wrong with a backup, in words; nothing if it is whole: every byte was read. Changes nothing."""
+def check_backup(files: Files, folder: str, progress: Progress = lambda done, total: None) -> list[str]:
+    """What is wrong with a backup, in words; nothing if it is whole: every byte was read. Changes nothing.
+
+    ``progress`` is told how many bytes of how many were read, file by file.
+    """
     try:
         manifest = read_manifest(files, folder)
     except StorageError as error:
         return [error.message]
-    problems = [problem for file in manifest.files for problem in _check_file(files, folder, file)]
+    problems: list[str] = []
+    done = 0
+    for file in manifest.files:
+        problems += _check_file(files, folder, file)
+        done += file.bytes
+        progress(done, manifest.bytes)
     if not problems:
         problems = _check_catalog(files, folder, manifest)
     return problems
@@ -314,7 +324,7 @@ def _check_catalog(files: Files, folder: str, manifest: Manifest) -> list[str]:
     return problems
 
 
-def restore(files: Files, backup: str, to: str) -> Manifest:
+def restore(files: Files, backup: str, to: str, progress: Progress = lambda done, total: None) -> Manifest:
     """Make ``to``, a folder that is empty or not there, the store that was backed up.
 
     The backup is read whole and checked before anything is written.
@@ -323,7 +333,8 @@ def restore(files: Files, backup: str, to: str) -> Manifest:
         DiskFull, DiskError.
     """
     manifest = read_manifest(files, backup)
-    problems = check_backup(files, backup)
+    done, total = manifest.bytes, 2 * manifest.bytes  # read once to check, once to copy
+    problems = check_backup(files, backup, lambda checked, _: progress(checked, total))
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise Corruption(MANIFEST, 0, f"the backup is not whole: {problems[0]}{more}", hint=hints.OF_A_BACKUP)
@@ -337,6 +348,8 @@ def restore(files: Files, backup: str, to: str) -> Manifest:
             copied = _copy(files, join(backup, file.name), join(filling, file.name), file.name)
             if copied != file:
                 raise Corruption(file.name, 0, "the file changed while it was copied", hint="try again")
+            done += file.bytes
+            progress(done, total)
         files.sync_folder(filling)
         files.remove_empty_folder(to)
         files.rename_folder(filling, to)

@@ -24,6 +24,7 @@ from lamina.log.writer import Log
 from lamina.units import MIB
 
 _EVERY_S: Final = 0.5
+_SOON_S: Final = 5.0  # behind the start: one that is killed early, again and again, must not grow without end
 _RECORDS: Final = 100_000  # behind the last checkpoint: a new one is worth it
 _BYTES: Final = 16 * MIB
 _LEFT_ALONE_S: Final = 30.0  # a topic with which something went wrong
@@ -84,7 +85,7 @@ class Upkeep:
 
     def _run(self) -> None:
         clock = self._topics.clock
-        shed_at = clock.monotonic() + self._every_s
+        shed_at = clock.monotonic() + min(_SOON_S, self._every_s)
         while not self._stop.wait(min(_EVERY_S, self._every_s)):
             self._try("the topics", self.look)
             if self._is_out_of_room() and shed_at > clock.monotonic() + _HURRY_S:

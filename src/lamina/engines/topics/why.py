@@ -180,7 +180,7 @@ def _answer(retention: Retention, verdicts: list[Verdict], going: list[Verdict],
     if going:
         more = "" if all(verdict.reason == DEAD for verdict in going) else " or is past a limit"
         return f"{show_bytes(_size_of(going))} go at the next look: nothing in them is alive{more}"
-    if stays is not None and stays.holders:
+    if stays is not None and stays.holders and stays.reason is not None:
         names = ", ".join(show_name(one.name) for one in stays.holders)
         hold = "" if retention.hold_s is not None else " (with hold:30d, say, idle groups do not hold for ever)"
         return f"held by {names}: the limit on {stays.reason} would let the oldest file go{hold}"
