@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types layers unit mutants campaign peers bench clean
+.PHONY: help run test check lint types layers unit mutants campaign soak abuse peers bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -57,6 +57,12 @@ campaign: $(READY)  ## ten times the crash exploration of make test
 peers:  ## install Redis and beanstalkd (Debian), which some tests and benchmarks compare with
 	apt-get install -y -q redis-server redis-tools beanstalkd
 	-service redis-server stop; service beanstalkd stop
+
+soak: $(READY)  ## ten minutes of mixed load, and kill -9 every twenty seconds
+	@$(BIN)/python -m bench.soak --minutes 10 --kill-every 20
+
+abuse: $(READY)  ## what others feel while one client misbehaves, 16 ways
+	@$(BIN)/python -m bench.abuse
 
 bench: $(READY)  ## all benchmarks, as ratios to the raw machine
 	@$(BIN)/python -m bench

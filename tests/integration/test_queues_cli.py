@@ -149,7 +149,8 @@ class TestBesideAServer:
         assert "dump" in run("dump", "--server", f"{HOST}:{port}").stdout
 
     @pytest.mark.parametrize(
-        "words", [("purge", "--older-than", "0"), ("move", "{0}", "{1}"), ("migrate", "--to", "memory"), ("dump",)]
+        "words",
+        [("purge", "--older-than", "0", "--yes"), ("move", "{0}", "{1}"), ("migrate", "--to", "memory"), ("dump",)],
     )
     def test_what_changes_queues_says_that_the_server_has_them(
         self, served: tuple[Path, int], words: tuple[str, ...]
@@ -182,16 +183,19 @@ class TestAlone:
         assert "1 more: --limit 2" in folder.run("ls", "--limit", 1).stdout
 
     def test_purge_drops_what_is_old_enough(self, folder: Folder) -> None:
-        (facts,) = folder.json("purge", "--older-than", "30d")
+        (facts,) = folder.json("purge", "--older-than", "30d", "--yes")
         assert facts == {"queues": [], "is_done": True}
         (facts,) = folder.json("purge", "--older-than", "7d", "--dry-run")
         gone = {"handle": folder.orders_handle, "messages": 4, "left": 1}
         assert facts == {"queues": [gone], "is_done": False}
         assert len(folder.bodies(folder.orders_handle)) == 5
-        (facts,) = folder.json("purge", "--older-than", "7d")
+        (facts,) = folder.json("purge", "--older-than", "7d", "--yes")
         assert facts == {"queues": [gone], "is_done": True}
         assert folder.bodies(folder.orders_handle) == ["order 4"]
-        assert "1 message of 1 queue went" in folder.run("purge", folder.orders_handle, "--older-than", "0").stdout
+        assert (
+            "1 message of 1 queue went"
+            in folder.run("purge", folder.orders_handle, "--older-than", "0", "--yes").stdout
+        )
         assert folder.bodies(folder.letters_handle) == ["dear"]
 
     def test_move_brings_messages_to_another_queue(self, folder: Folder) -> None:
@@ -199,7 +203,7 @@ class TestAlone:
         refused = folder.run("move", orders, letters, "--quota", 5)
         assert (refused.returncode, "its quota is 5" in refused.stderr) == (2, True)
         (facts,) = folder.json("move", orders[:12], letters)
-        assert facts == {"from_handle": orders, "to_handle": letters, "messages": 5, "were_there": 0}
+        assert facts == {"from_handle": orders, "to_handle": letters, "messages": 5, "were_there": 0, "is_done": True}
         assert folder.bodies(letters) == ["dear", *(f"order {number}" for number in range(5))]
         assert folder.bodies(orders) == []
         with LaminaServer(folder.data, "--queues", folder.store) as server, RespClient(HOST, server.port) as client:

@@ -156,7 +156,7 @@ class TestReading:
         assert one("inspect", data, code=6)["entries"] is None
         assert one("repair", data, code=6)["left"]
         assert path.read_bytes() == content
-        report = one("repair", data, "--accept-loss", code=5)
+        report = one("repair", data, "--accept-loss", "--yes", code=5)
         assert report["lost"][0]["file"] == path.name
         assert one("verify", data)["sound"]
         assert one("repair", data) == {"done": [], "lost": [], "left": []}
@@ -265,11 +265,11 @@ class TestCompacting:
         run("compact", data)
         planned = one("gc", data, "--dry-run")
         assert planned["removed"] and not planned["is_done"]
-        kept = one("gc", data, "--keep", before["epoch"])
+        kept = one("gc", data, "--keep", before["epoch"], "--yes")
         assert kept["kept"]
         assert one("get", data, 1, "a", "--as-of", before["epoch"])["entry"] == before["entry"]
         assert one("gc", data, "--keep", "-1d")["removed"] == []
-        done = one("gc", data)
+        done = one("gc", data, "--yes")
         assert done["is_done"] and set(done["removed"]) <= set(planned["removed"])
         refused(1, "too_old", "get", data, 1, "a", "--as-of", before["epoch"])
         assert lines("export", data) == EXPORTED
@@ -277,13 +277,13 @@ class TestCompacting:
 
     def test_history_that_is_shorter_than_what_is_to_be_kept_stays(self, data: Path) -> None:
         run("compact", data)
-        assert one("gc", data)["removed"]
+        assert one("gc", data, "--yes")["removed"]
         oldest = one("verify", data)["compacted_epoch"]
         assert one("put", data, 1, "a", "later")["epoch"] > oldest
         run("compact", data)
         refused(1, "too_old", "get", data, 1, "a", "--as-of", "-7d")
         for words in ((), ("--dry-run",)):
-            report = one("gc", data, "--keep", "-7d", *words)
+            report = one("gc", data, "--keep", "-7d", "--yes", *words)
             assert not any(name.startswith(("pwal", "compaction")) for name in report["removed"])
             assert report["is_done"] is not bool(words)
         assert one("get", data, 1, "a", "--as-of", oldest)["entry"]["value"] == b"2".hex()
@@ -297,7 +297,7 @@ class TestCompacting:
         refused(2, "bad_entry", "gc", data, "--keep", 9999, "--dry-run")
         refused(2, "bad_entry", "gc", data, "--keep", "2100-01-01")
         assert state(data) == before
-        assert run("gc", data, "--keep", last).returncode == 0
+        assert run("gc", data, "--keep", last, "--yes").returncode == 0
 
 
 class TestBackups:

@@ -259,7 +259,7 @@ def test_a_worker_that_waited_through_a_full_disk_is_served() -> None:
 @in_loop
 async def test_a_failed_log_is_read_once_and_then_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     loads, load = [], loading.load
-    monkeypatch.setattr(loading, "load", lambda engine: (loads.append(1), load(engine)))
+    monkeypatch.setattr(loading, "load", lambda engine, *more: (loads.append(1), load(engine, *more)))
     lab = Lab(ALWAYS)
     door = WorkqDoor(lab.engine)
     connection, line = connected(door)

@@ -13,7 +13,7 @@ from lamina import errors
 from lamina.errors import BadOption, Corruption, Gap, LaminaError, QuotaMet
 from lamina.pipeline.running import SparkRunner, from_plain, to_plain
 
-_VALUES = {"int": 7, "int | str": 5, "str": "x", "str | None": "1-1"}
+_VALUES = {"int": 7, "float": 1.5, "int | str": 5, "str": "x", "str | None": "1-1"}
 
 
 _KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, LaminaError)]

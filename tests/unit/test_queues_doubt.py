@@ -21,7 +21,8 @@ from lamina.log import OS, LogOptions
 from lamina.log.commit import Committer
 from lamina.log.reserve import Reserve
 from lamina.log.writer import Log
-from lamina.server import app
+from lamina.server import houses
+from lamina.server.life import Life
 from lamina.server.resp.queue_commands import QUEUE_KEYS
 from lamina.server.resp.session import House
 from lamina.testing import FaultyFiles, ManualClock, MemoryFiles
@@ -224,7 +225,7 @@ class Served:
         monkeypatch.setattr(opening, "open_engine", opened)
         options = QueueOptions(store=store, dump_every_s=0, expire_every_s=0)
         log = LogOptions(sync=OS)
-        self.settings = app.QueueSettings(folder=FOLDER, log=log, options=options, reserve_bytes=4096)
+        self.settings = houses.QueueSettings(folder=FOLDER, log=log, options=options, reserve_bytes=4096)
         topics = Topics.open("/topics", files=MemoryFiles(), clock=self.clock, threaded=False)
         self.house = House(topics, self.clock)
 
@@ -236,7 +237,7 @@ class Served:
     @contextmanager
     def open(self) -> Iterator[Any]:
         try:
-            with app._queues(self.settings, self.committer) as let_in:
+            with houses._queues(self.settings, self.committer, Life()) as let_in:
                 yield let_in
         finally:
             self.committer.stop()

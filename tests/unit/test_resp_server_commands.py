@@ -18,6 +18,7 @@ from lamina.server.resp.server_commands import COMMANDS
 from lamina.server.resp.session import House, Session, Wait
 from lamina.server.resp.settings import Settings, whole_number
 from lamina.server.resp.table import FACTS
+from lamina.server.security.gate import Gate
 
 HANDLERS.update(CONNECTION)
 HANDLERS.update(COMMANDS)
@@ -151,7 +152,7 @@ def test_a_line_of_settings_is_done_as_a_whole_or_not_at_all(session: Session) -
 
 
 def test_no_setting_tells_the_password(session: Session) -> None:
-    session.house.password = b"sesame"
+    session.house.gate = Gate(password=b"sesame")
     assert b"sesame" not in b"".join(settings(session, "*").values())
 
 

@@ -615,6 +615,10 @@ def test_why_changes_nothing_and_says_when_nothing_holds() -> None:
     lab.fill(2)
     assert "no limit" in why(lab.topic, Retention(), lab.clock.now_ns()).answer
     assert "nothing is past a limit" in why(lab.topic, parse("length:100"), lab.clock.now_ns()).answer
+    lab.topic.groups.create(b"slow", ids.FIRST)
+    for limits in (Retention(), parse("length:100")):
+        report = why(lab.topic, limits, lab.clock.now_ns())
+        assert [one.group for one in report.holders] == ["slow"] and "held" not in report.answer, "no limit is held up"
 
 
 # -- who was overtaken -----------------------------------------------------------------------------------------------

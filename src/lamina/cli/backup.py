@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lamina.cli.asking import confirm, dry_run, yes
 from lamina.cli.main import EXIT_DAMAGE
-from lamina.cli.render import as_json, err, out, print_json, print_table, progress_bar
+from lamina.cli.render import as_json, counted, err, out, print_json, print_table, progress_bar
 from lamina.units import show_bytes, show_time
 
 if TYPE_CHECKING:
@@ -106,10 +107,10 @@ def _row(row: dict[str, object]) -> list[object]:
     if "problem" in row:
         return [row["generation"], row["problem"], "", "", "", ""]
     sizes = [show_bytes(int(str(row[name]))) for name in ("bytes", "new_bytes")]
-    return [row["generation"], show_time(int(str(row["moment_ns"]))), row["logs"], row["files"], *sizes]
+    return [row["generation"], show_time(int(str(row["moment_ns"])))[:19] + "Z", row["logs"], row["files"], *sizes]
 
 
-@backup.command()
+@backup.command(short_help="Read every byte of every generation.")
 @click.argument("folder", metavar="BACKUP")
 @as_json
 def verify(folder: str, as_json: bool) -> int:
@@ -129,7 +130,8 @@ def verify(folder: str, as_json: bool) -> int:
             out.print(f"damage: {where}: {one.file} {one.reason}, in {', '.join(one.generations)}", markup=False)
         words = "whole" if found.is_whole else f"{len(found.damage):,} problems"
         out.print(
-            f"{found.generations:,} generations, {found.contents:,} contents, {show_bytes(found.bytes)}: {words}",
+            f"{counted(found.generations, 'generation')}, {counted(found.contents, 'content')}, "
+            f"{show_bytes(found.bytes)}: {words}",
             markup=False,
         )
     return 0 if found.is_whole else EXIT_DAMAGE
@@ -138,8 +140,8 @@ def verify(folder: str, as_json: bool) -> int:
 @backup.command()
 @click.argument("folder", metavar="BACKUP")
 @click.option("--keep", required=True, type=click.IntRange(min=1), metavar="N", help="So many of the newest stay.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@dry_run
+@yes
 @as_json
 def prune(folder: str, keep: int, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Remove all generations but the newest N, and what they alone have."""
@@ -147,9 +149,9 @@ def prune(folder: str, keep: int, dry_run: bool, yes: bool, as_json: bool) -> in
 
     place = _place(folder)
     would = remove(place, keep, is_dry_run=True)
-    if not dry_run and would.removed and not yes:
-        question = f"Remove {len(would.removed)} of {len(would.removed) + len(would.kept)} generations"
-        click.confirm(f"{question}, {show_bytes(would.bytes)}?", abort=True, err=True)
+    if not dry_run and would.removed:
+        question = f"Remove {len(would.removed)} of {len(would.removed) + len(would.kept)} generations for good"
+        confirm(f"{question}, {show_bytes(would.bytes)}?", yes=yes)
     done = would if dry_run else remove(place, keep)
     if as_json:
         print_json(done.as_dict())
@@ -157,8 +159,8 @@ def prune(folder: str, keep: int, dry_run: bool, yes: bool, as_json: bool) -> in
     for name in done.removed:
         out.print(f"{'would remove' if dry_run else 'removed'} {name}", markup=False)
     out.print(
-        f"{len(done.kept):,} generations {'would stay' if dry_run else 'stay'}; "
-        f"{done.contents:,} contents, {show_bytes(done.bytes)} {'would go' if dry_run else 'are gone'}",
+        f"{'would stay' if dry_run else 'left'}: {counted(len(done.kept), 'generation')}; "
+        f"{'would go' if dry_run else 'gone'}: {counted(done.contents, 'content')}, {show_bytes(done.bytes)}",
         markup=False,
     )
     return 0

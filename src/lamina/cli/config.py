@@ -28,7 +28,7 @@ def config() -> None:
     """The settings of lamina serve: show, check, example."""
 
 
-@config.command()
+@config.command(short_help="Every setting, its value, and where that is from.")
 @_config_file
 @_data
 @as_json
@@ -53,7 +53,7 @@ def show(config_file: str | None, data: str | None, as_json: bool) -> None:
     _tell(found.problems, found.warnings)
 
 
-@config.command()
+@config.command(short_help="Say everything that is wrong with the settings.")
 @_config_file
 @_data
 @as_json
@@ -73,7 +73,7 @@ def check(config_file: str | None, data: str | None, as_json: bool) -> int:
     return _EXIT_USAGE if problems else 0
 
 
-@config.command()
+@config.command(short_help="Print a lamina.toml with every setting, behind #.")
 def example() -> None:
     """Print a lamina.toml that has every setting with its default, behind #."""
     from lamina.config.showing import example as text

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lamina.cli import jobs_change
+from lamina.cli.asking import confirm, dry_run, yes
 from lamina.cli.jobs_place import (
     STATES,
     Facts,
@@ -32,11 +33,11 @@ from lamina.cli.jobs_place import (
 from lamina.cli.jobs_show import print_job, print_jobs, print_queues
 from lamina.cli.main import EXIT_FAILED, EXIT_NOTHING
 from lamina.cli.render import as_json, err, out, print_json
-from lamina.errors import BadOption
+from lamina.errors import BadJob, BadOption
 from lamina.units import parse_duration, parse_time, show_bytes, show_duration
 
 if TYPE_CHECKING:
-    pass
+    from lamina.cli.jobs_place import Place
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -272,32 +273,53 @@ def _no_job(names: Iterable[str], as_json: bool) -> int:
 @click.argument("id", required=False)
 @click.option("--queue", metavar="NAME", help="The failed jobs of this queue, best first, instead of one.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="At most N of the queue.  [default: 1000]")
+@dry_run
 @where
 @as_json
 def redrive(
-    id: str | None, queue: str | None, limit: int | None, server: str | None, data: str | None, as_json: bool
+    id: str | None,
+    queue: str | None,
+    limit: int | None,
+    dry_run: bool,
+    server: str | None,
+    data: str | None,
+    as_json: bool,
 ) -> None:
     """Put failed jobs back into their queue, as if they were new.
 
     Give the ID of one job, or --queue for the failed jobs of a queue.
     """
     if (id is None) == (queue is None):
-        raise BadOption("give either an ID or --queue NAME")
+        raise BadOption("give either an ID or --queue NAME", hint='"lamina jobs ls NAME --state failed" shows them')
     if id is not None and limit is not None:
-        raise BadOption("--limit goes with --queue")
+        raise BadOption("--limit goes with --queue", hint="leave it out")
     done = 1
     with jobs_at(server, data) as place:
-        if queue is not None:
+        if dry_run:
+            done = _would_redrive(place, id, queue, limit or 1000)
+        elif queue is not None:
             with about("queue", queue):
                 done = _redrive_queue(place.redrive_queue, queue, limit or 1000)
         elif id is not None:
             with about("job", id):
                 place.redrive(id)
     if as_json:
-        print_json({"redriven": done})
+        print_json({"redriven": done, "is_done": not dry_run})
+    elif dry_run:
+        out.print(f"{done:,} would be redriven; nothing was changed: leave out --dry-run to do it", markup=False)
     else:
         more = "; there may be more: --limit N" if queue is not None and done == (limit or 1000) else ""
         out.print(f"{done:,} redriven{more}", markup=False)
+
+
+def _would_redrive(place: Place, id: str | None, queue: str | None, limit: int) -> int:
+    """One whose unique key is taken by then stays failed."""
+    if queue is not None:
+        return sum(1 for _ in list_facts(place, queue, "failed", limit))
+    state = job_facts(place, id or "")["state"]
+    if state != "failed":
+        raise BadJob(f"job {id} is {state}", hint="only failed jobs can be redriven")
+    return 1
 
 
 def _redrive_queue(redrive: Callable[[str, int], int], name: str, limit: int) -> int:
@@ -311,12 +333,14 @@ def _redrive_queue(redrive: Callable[[str, int], int], name: str, limit: int) ->
 
 
 @jobs.command()
+@yes
 @where
 @as_json
-def clean(server: str | None, data: str | None, as_json: bool) -> None:
+def clean(yes: bool, server: str | None, data: str | None, as_json: bool) -> None:
     """Drop the records of jobs that are gone, now.
 
-    Rewrites every sealed segment of a data folder. A running server does it by itself.
+    Rewrites every sealed segment of a data folder. A running server does it by itself. Their past goes with them;
+    "lamina pipeline clean --dry-run" counts what would go.
     """
     if server is not None or data is None:
         raise BadOption(
@@ -326,6 +350,8 @@ def clean(server: str | None, data: str | None, as_json: bool) -> None:
         from lamina.engines.jobs.api import Jobs
 
         assert isinstance(place, Jobs)
+        question = f"Drop the records of all jobs of {data} that are over? No restore as of before brings them back."
+        confirm(question, yes=yes)
         before = _log_bytes(data)
         report = place.clean()
     after = _log_bytes(data)

@@ -6,7 +6,8 @@ import os
 
 import click
 
-from lamina.cli.jobs_place import about, jobs_at, state_after_fail, where
+from lamina.cli.asking import confirm, dry_run, yes
+from lamina.cli.jobs_place import about, job_facts, jobs_at, state_after_fail, where
 from lamina.cli.render import as_json, out, print_json
 
 
@@ -26,7 +27,7 @@ def complete(id: str, result: str | None, server: str | None, data: str | None, 
     _say({"id": id, "state": "completed"}, f"{id} completed", as_json)
 
 
-@click.command()
+@click.command(short_help="Fail a job; it is tried again if it may be.")
 @click.argument("id")
 @click.argument("error", required=False)
 @click.option("--bury", is_flag=True, help="For good, whatever attempts are left.")
@@ -42,13 +43,22 @@ def fail(id: str, error: str | None, bury: bool, server: str | None, data: str |
 
 @click.command()
 @click.argument("id")
+@dry_run
+@yes
 @where
 @as_json
-def delete(id: str, server: str | None, data: str | None, as_json: bool) -> None:
+def delete(id: str, dry_run: bool, yes: bool, server: str | None, data: str | None, as_json: bool) -> None:
     """Delete a job, whatever its state."""
     with jobs_at(server, data) as place, about("job", id):
-        place.delete(id)
-    _say({"id": id, "state": "deleted"}, f"{id} deleted", as_json)
+        found = job_facts(place, id)
+        if not dry_run:
+            confirm(f"Delete the job {id} of {found['name']}, which is {found['state']}?", yes=yes)
+            place.delete(id)
+    if dry_run:
+        facts = {"id": id, "state": found["state"], "is_done": False}
+        _say(facts, f"{id} would be deleted: it is of {found['name']}, {found['state']}", as_json)
+    else:
+        _say({"id": id, "state": "deleted", "is_done": True}, f"{id} deleted", as_json)
 
 
 @click.command()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-import click
-
-from lamina.errors import BadOption, JobNotFound, LogLocked, from_os
+from lamina.cli.reaching import WORKQ, endpoint_of, one_of, server_or_folder
+from lamina.errors import BadJob, BadOption, JobNotFound, LogLocked, WireError, from_os
 from lamina.units import parse_time
 
 if TYPE_CHECKING:
+    from lamina.client.jobs import RemoteJobs
     from lamina.client.workq import Block, WorkqClient
     from lamina.engines.jobs.api import Jobs
     from lamina.engines.jobs.views import QueueView
@@ -25,22 +25,14 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 """What is known of a queue or a job, by name. What the protocol does not tell is not in it."""
 
-SERVER: Final = "127.0.0.1:9922"
 STATES: Final = ("ready", "scheduled", "leased", "completed", "failed")
 _PAGE: Final = 100  # the most that one inspect gives
-_TIMEOUT_S: Final = 30
 # A job that was tried before is ready now or after a while: the protocol does not tell which.
 _WIRE_STATES: Final = {b"1": "completed", b"2": "failed", b"3": "waiting", b"4": "leased"}
 
-_Function = TypeVar("_Function", bound=Callable[..., object])
 
-
-def where(command: _Function) -> _Function:
-    """The two options that every command has."""
-    command = click.option(
-        "--data", metavar="DIR", type=click.Path(), help="A data folder that no server has open, instead of a server."
-    )(command)
-    return click.option("--server", metavar="HOST:PORT", help=f"The server to ask.  [default: {SERVER}]")(command)
+where: Final = server_or_folder(WORKQ)
+"""The options that every command has."""
 
 
 @contextmanager
@@ -49,16 +41,13 @@ def jobs_at(server: str | None, data: str | None, *, makes: bool = False) -> Ite
 
     Raises: BadOption; LogLocked if a server has the folder; what opening it does. A server is called at the first use.
     """
-    if server is not None and data is not None:
-        raise BadOption("--server and --data exclude each other", hint="a running server has its folder for itself")
+    one_of(server, data)
     if data is not None:
         yield from _opened(data, makes)
         return
     from lamina.client.workq import WorkqClient
-    from lamina.server.app import Address
 
-    address = Address.parse(server or SERVER)
-    with WorkqClient(address.host or "127.0.0.1", address.port, _TIMEOUT_S) as client:
+    with WorkqClient(endpoint=endpoint_of(server, WORKQ)) as client:
         yield client
 
 
@@ -116,6 +105,10 @@ def queue_facts(place: Place) -> Iterator[Facts]:
     if not isinstance(place, WorkqClient):
         yield from (view.as_dict() for view in cast("Iterable[QueueView]", place.queues()))
         return
+    views = _all_of(place, lambda jobs: [view.as_dict() for view in jobs.queues()])
+    if views is not None:
+        yield from views
+        return
     for block in _pages(place, "queues"):
         sizes = {key.removesuffix("-len"): int(value) for key, value in block.facts.items() if key.endswith("-len")}
         yield {"name": block.title, **sizes}
@@ -130,6 +123,10 @@ def list_facts(place: Place, name: str, state: str, limit: int) -> Iterator[Fact
         if not isinstance(place, WorkqClient):
             yield from (asdict(view) for view in place.list(name, state, limit=limit))
             return
+        views = _all_of(place, lambda jobs: [asdict(view) for view in jobs.list(name, state, limit=limit)])
+        if views is not None:
+            yield from views
+            return
         for block in _pages(place, "state", name, state, limit=limit):
             yield {**_job(block), "state": state}
 
@@ -143,6 +140,9 @@ def job_facts(place: Place, id: str) -> Facts:
     with about("job", id):
         if not isinstance(place, WorkqClient):
             return asdict(place.show(id))
+        views = _all_of(place, lambda jobs: [asdict(jobs.show(id))])
+        if views is not None:
+            return views[0]
         facts = _job(place.inspect("job", id)[0])
         ended = place.result(id) if facts["state"] in ("completed", "failed") else None
         if ended is not None:
@@ -156,6 +156,17 @@ def state_after_fail(place: Place, id: str) -> str:
         return str(job_facts(place, id)["state"])
     except JobNotFound:  # of a run: its caller has been told, and it is forgotten
         return "failed"
+
+
+def _all_of(client: WorkqClient, look: Callable[[RemoteJobs], list[Facts]]) -> list[Facts] | None:
+    """All that there is to know, as a lamina server tells it; None if it is another server of the protocol."""
+    from lamina.client.jobs import RemoteJobs
+
+    with closing(RemoteJobs(client.endpoint)) as jobs:
+        try:
+            return look(jobs)
+        except (BadJob, WireError):
+            return None  # asked again in plain words: a mistake of ours shows there, too
 
 
 def _pages(client: WorkqClient, *what: str, limit: int = 1 << 32) -> Iterator[Block]:

@@ -14,7 +14,6 @@ _Show: TypeAlias = Callable[[Any], object]
 
 _PREVIEW: Final = 40
 _WIDTH: Final = 15
-_WIDEST: Final = 1000
 
 
 def print_queues(queues: Sequence[Facts]) -> None:
@@ -53,7 +52,6 @@ def print_jobs(found: Sequence[Facts], name: str, state: str, limit: int) -> Non
 
 
 def _print_table(columns: dict[str, tuple[str, _Show]], found: Sequence[Facts]) -> None:
-    out.width = _WIDEST  # half an id is of no use: rather a line that the terminal folds
     rows = [[_cell(facts.get(key), show) for key, (_, show) in columns.items()] for facts in found]
     print_table([title for title, _ in columns.values()], rows)
 

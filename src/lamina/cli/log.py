@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
+from lamina.cli.asking import dry_run
 from lamina.cli.main import EXIT_DAMAGE, EXIT_REPAIRED
-from lamina.cli.render import as_json, err, out, print_json, print_table, progress_bar
+from lamina.cli.render import as_json, counted, err, out, print_json, print_table, progress_bar
 from lamina.errors import BadOption, from_os
 from lamina.log.consumer_file import NEVER
 from lamina.log.files.real import RealFiles
@@ -87,7 +88,9 @@ def stat(folder: str, as_json: bool) -> None:
     )
     writer = f", written by {found.holder}" if found.holder else ""
     records = found.records - sum(segment.marks for segment in found.segments)
-    out.print(f"{len(rows)} files, {show_bytes(found.bytes)}, {records:,} records{writer}", markup=False)
+    out.print(
+        f"{counted(len(rows), 'file')}, {show_bytes(found.bytes)}, {counted(records, 'record')}{writer}", markup=False
+    )
     _print_other_files(found)
     if found.damage:
         out.print('damage found, not all could be counted; see "lamina log verify"', style="bold red", markup=False)
@@ -104,7 +107,7 @@ def _print_other_files(found: Survey) -> None:
         out.print(f"left behind by a crash, ignored: {name}", markup=False)
 
 
-@log.command()
+@log.command(short_help="Print every record, marks of the kernel included.")
 @folder_argument
 @click.option("--since", metavar="TIME", help="Only records at or after: 2026-11-15T06:17:00Z, nanoseconds, or -5m.")
 @click.option("--until", metavar="TIME", help="Only records before.")
@@ -166,7 +169,7 @@ def _mark(segment: Segment, payload: bytes) -> str | None:
     return None
 
 
-@log.command()
+@log.command(short_help="Check every byte. Exit 6: there is damage.")
 @folder_argument
 @as_json
 def verify(folder: str, as_json: bool) -> int:
@@ -186,8 +189,8 @@ def verify(folder: str, as_json: bool) -> int:
 
 def _print_survey(found: Survey) -> None:
     marks = sum(segment.marks for segment in found.segments)
-    counted = f"{found.records - marks:,} records and {marks:,} marks of the kernel"
-    out.print(f"{len(found.segments)} files, {counted}, {show_bytes(found.bytes)}", markup=False)
+    records = f"{counted(found.records - marks, 'record')} and {counted(marks, 'mark')} of the kernel"
+    out.print(f"{counted(len(found.segments), 'file')}, {records}, {show_bytes(found.bytes)}", markup=False)
     if not found.segments:
         out.print("no log files here")
     for torn in found.torn:
@@ -211,11 +214,12 @@ def _print_survey(found: Survey) -> None:
         out.print("no damage", style="green")
 
 
-@log.command()
+@log.command(short_help="Cut torn tails, and put damage aside.")
 @folder_argument
+@click.option("--dry-run", is_flag=True, help="Show what would be done, as without --yes.")
 @click.option("--yes", is_flag=True, help="Do it. Without this, only show what would be done.")
 @as_json
-def repair(folder: str, yes: bool, as_json: bool) -> int:
+def repair(folder: str, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Cut torn tails and quarantine damage, keeping every byte that is taken out.
 
     Cut tails go to FILE.torn-TIME, damaged ranges to FILE.broken-TIME; a gap mark stays in their place.
@@ -228,7 +232,7 @@ def repair(folder: str, yes: bool, as_json: bool) -> int:
     with progress_bar("checking") as progress:
         found = survey(FILES, folder, progress=progress)
     steps = plan(found)
-    if not yes or not steps:
+    if not yes or dry_run or not steps:
         if as_json:
             print_json({"would_do": steps, "done": [], "left": [], **as_dict(found)})
         else:
@@ -265,27 +269,29 @@ def _repair(folder: str, listing: Listing, as_json: bool) -> int:
     return EXIT_DAMAGE if report.left else EXIT_REPAIRED
 
 
-@log.command()
+@log.command(short_help="Show who reads the log from outside, and how far.")
 @folder_argument
 @click.option("--remove", "name", metavar="NAME", help="Keep nothing for this consumer any more.")
+@dry_run
 @as_json
-def consumers(folder: str, name: str | None, as_json: bool) -> None:
+def consumers(folder: str, name: str | None, dry_run: bool, as_json: bool) -> None:
     """Show who reads the log from outside, how far they are, and until when the rest is kept for them."""
     from lamina.clock import SystemClock
     from lamina.log import consumers as positions
 
     _listing(folder)
-    if name is not None and not positions.remove(FILES, folder, name):
-        known = ", ".join(one.name for one in positions.find(FILES, folder)) or "none"
+    there = [one.name for one in positions.find(FILES, folder)]
+    if name is not None and not (name in there if dry_run else positions.remove(FILES, folder, name)):
+        known = ", ".join(there) or "none"
         raise BadOption(f"{folder} has no consumer {name!r}", hint=f"there are: {known}", option="--remove")
     now = SystemClock().now_ns()
     found = positions.find(FILES, folder)
     if as_json:
         rows = [{**asdict(one), "has_expired": one.has_expired(now)} for one in found]
-        print_json({"folder": folder, "removed": name, "consumers": rows})
+        print_json({"folder": folder, "removed": None if dry_run else name, "consumers": rows})
         return
     if name is not None:
-        out.print(f"removed the position of {name}", markup=False)
+        out.print(f"{'would remove' if dry_run else 'removed'} the position of {name}", markup=False)
     print_table(
         ["consumer", "has read up to", "saved", "holds the rest until"],
         [

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from itertools import takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lamina.errors import BadEntry, BadJob, BadOption, BadTopic, Corruption, GroupExists, LaminaError, NoGroup
+
+if TYPE_CHECKING:
+    import click
 
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -38,6 +41,11 @@ def _run() -> int:
         result = lamina.main(standalone_mode=False, prog_name="lamina")
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
+        error = _with_suggestion(error)
+        if _wants_json():
+            from lamina.cli.render import print_json
+
+            print_json({"error": BadOption(error.format_message(), hint="see --help of the command").as_dict()})
         error.show()
         return error.exit_code
     except LaminaError as error:
@@ -50,11 +58,33 @@ def _run() -> int:
         return EXIT_INTERRUPTED
 
 
+def _with_suggestion(error: click.ClickException) -> click.ClickException:
+    """Where a command is not known, name the one that is most like it."""
+    import difflib
+
+    import click
+
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None or not isinstance(context.command, click.Group) or "No such command" not in error.message:
+        return error
+    if "Did you mean" in error.format_message():  # newer versions of click say so themselves, of some groups
+        return error
+    wrong = error.message.partition("'")[2].partition("'")[0]
+    found = difflib.get_close_matches(wrong, context.command.list_commands(context), n=1, cutoff=0.5)
+    if not found:
+        return error
+    return click.UsageError(f"{error.message.rstrip('.')}; did you mean {found[0]!r}?", context)
+
+
+def _wants_json() -> bool:
+    return "--json" in takewhile(lambda word: word != "--", sys.argv)  # behind it are the words of another command
+
+
 def show_error(error: LaminaError) -> int:
     """Say what went wrong. Returns the exit code."""
     from lamina.cli.render import err, print_json
 
-    if "--json" in takewhile(lambda word: word != "--", sys.argv):  # behind it are the words of another command
+    if _wants_json():
         print_json({"error": error.as_dict()})
     err.print(f"[bold red]error[/] {error.code}: ", end="")
     err.print(error.message, markup=False)

@@ -9,7 +9,7 @@ from lamina.cli.render import err, out, print_json, progress_bar
 from lamina.units import show_bytes, show_time
 
 
-@click.command()
+@click.command(short_help="Go back to a time: as Parquet, or as a data folder.")
 @of_pipeline
 @click.option("--time", "moment", required=True, metavar="TIME", help="2026-11-16T12:00:00Z, -1h, or nanoseconds.")
 @click.option("--view", help="Which state: job_state, topic_state, queue_state, store_state and so on.")

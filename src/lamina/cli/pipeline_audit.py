@@ -10,7 +10,7 @@ from lamina.cli.render import out, print_json, print_table, progress_bar
 from lamina.units import show_bytes, show_time
 
 
-@click.command()
+@click.command(short_help="Prove that the history holds together.")
 @of_pipeline
 @click.option("--export", metavar="DIR", help="Compare it with the log, too: what lamina pipeline export has filled.")
 def audit(data: str, engine: str, master: str | None, conf: dict[str, str], export: str | None, as_json: bool) -> int:

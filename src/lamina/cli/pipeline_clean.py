@@ -9,7 +9,7 @@ from lamina.cli.render import out, print_json, progress_bar
 from lamina.units import parse_time, show_bytes
 
 
-@click.command()
+@click.command(short_help="Jobs: take out the records of those that are over.")
 @of_pipeline
 @click.option("--now", "moment", metavar="TIME", help="Let go what has expired by then, for runs that can be repeated.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, also beside a server; TIME may be yet to come.")

@@ -9,7 +9,7 @@ from lamina.cli.render import err, out, print_json, progress_bar
 from lamina.units import parse_bytes, parse_duration, show_bytes
 
 
-@click.command()
+@click.command(short_help="Write what is new as Parquet by day, or to Delta.")
 @of_pipeline
 @click.option("--to", required=True, metavar="DIR", help="Where it goes: DIR/VIEW/date=.../part-....parquet.")
 @click.option("--view", default="records", show_default=True, help="Which table of the log.")

@@ -9,7 +9,7 @@ from lamina.cli.render import err, out, print_json, progress_bar
 from lamina.units import show_bytes
 
 
-@click.command()
+@click.command(short_help="Write a page with plots of what there was.")
 @of_pipeline
 @click.option("--to", default="report.html", show_default=True, metavar="FILE", help="Where the page goes.")
 @click.option("--since", metavar="TIME", help="Only what was written from then on: 2026-11-15, or -1h.")

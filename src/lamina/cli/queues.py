@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from lamina.cli.asking import confirm, dry_run, yes
 from lamina.cli.queues_place import (
     beside_a_server,
-    client_of,
     folder_of,
     for_itself,
     looked_at,
@@ -27,9 +27,11 @@ from lamina.cli.queues_show import (
     print_purged,
     print_queue,
     print_queues,
+    print_would_migrate,
+    print_would_move,
 )
+from lamina.cli.reaching import RESP, endpoint_of, one_of, server_or_folder
 from lamina.cli.render import as_json, out, print_json, progress_bar
-from lamina.cli.topics_place import SERVER, where
 from lamina.errors import BadOption, LaminaError
 from lamina.units import parse_duration, show_bytes, show_duration
 
@@ -88,7 +90,7 @@ def info(handle: str, data: str, force: bool, as_json: bool) -> None:
         print_queue(view, looked.store, size, newest)
 
 
-@queues.command()
+@queues.command(short_help="Show the messages that wait, and leave them there.")
 @click.argument("handle")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), default=20, show_default=True, help="The first N.")
 @beside_a_server
@@ -108,13 +110,12 @@ def browse(handle: str, limit: int, data: str, force: bool, as_json: bool) -> No
 
 
 @queues.command()
-@where
+@server_or_folder(RESP)
 @as_json
-def dump(server: str | None, data: str | None, password: str | None, as_json: bool) -> None:
+def dump(server: str | None, data: str | None, as_json: bool) -> None:
     """Write a dump now, so that the next start has less to read. A running server does it without stopping."""
-    if server is not None and data is not None:
-        raise BadOption("--server and --data exclude each other", hint="a running server has its folder for itself")
-    report = _dump_server(server or SERVER, password) if data is None else _dump_folder(data)
+    one_of(server, data)
+    report = _dump_server(server) if data is None else _dump_folder(data)
     if as_json:
         print_json(report)
         return
@@ -123,8 +124,10 @@ def dump(server: str | None, data: str | None, password: str | None, as_json: bo
     out.print(f"dump {report['number']}: {counts}, {size}", markup=False)
 
 
-def _dump_server(server: str, password: str | None) -> dict[str, object]:
-    with client_of(server, password) as client:
+def _dump_server(server: str | None) -> dict[str, object]:
+    from lamina.client.resp import RespClient
+
+    with RespClient(endpoint=endpoint_of(server, RESP)) as client:
         answer = client.ask("L.DUMP", "queues", wait=_DUMP_S)
     if answer is None:
         raise LaminaError("a dump is being written already", hint="nothing has to be done")
@@ -141,13 +144,14 @@ def _dump_folder(data: str) -> dict[str, object]:
     return asdict(report)
 
 
-@queues.command()
+@queues.command(short_help="Drop messages that wait for too long.")
 @click.argument("handle", required=False)
 @click.option("--older-than", metavar="DURATION", required=True, help="7d, 12h: what was sent longer ago goes.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@dry_run
+@yes
 @of_folder
 @as_json
-def purge(handle: str | None, older_than: str, dry_run: bool, data: str, as_json: bool) -> None:
+def purge(handle: str | None, older_than: str, dry_run: bool, yes: bool, data: str, as_json: bool) -> None:
     """Drop messages that wait for longer than DURATION, of one queue or of all.
 
     The mark that says where a sender met the quota stays: the queue is open again when its recipient has seen it.
@@ -161,6 +165,8 @@ def purge(handle: str | None, older_than: str, dry_run: bool, data: str, as_json
         purged = would_purge(looked, wanted, before_s)
         tell(looked.warnings)
     else:
+        whose = "all queues" if handle is None else f"the queue {handle}"
+        confirm(f"Drop what waits in {whose} for longer than {older_than}, for good?", yes=yes)
         rids = [queue.rid for queue in wanted]
         with opened(data) as engine:
             purged = purge(engine, _still_there(engine.state, rids), before_s)
@@ -174,13 +180,14 @@ def _still_there(state: State, rids: list[bytes]) -> list[Queue]:
     return [state.queues[rid] for rid in rids if rid in state.queues]
 
 
-@queues.command()
+@queues.command(short_help="Move all messages of one queue to another.")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @click.option("--quota", metavar="N", type=click.IntRange(min=1), help="That of the server.  [default: 128]")
+@dry_run
 @of_folder
 @as_json
-def move(source: str, target: str, quota: int | None, data: str, as_json: bool) -> None:
+def move(source: str, target: str, quota: int | None, dry_run: bool, data: str, as_json: bool) -> None:
     """Move all messages of the queue FROM to the end of the queue TO, in order.
 
     They are safe in TO before they leave FROM. Broken off in between, some are in both: run it again.
@@ -188,36 +195,57 @@ def move(source: str, target: str, quota: int | None, data: str, as_json: bool) 
     from lamina.engines.queues.tending import move
 
     looked = looked_at(data)
-    rids = [looked.find(handle).rid for handle in (source, target)]
+    found = [looked.find(handle) for handle in (source, target)]
+    rids = [queue.rid for queue in found]
+    if dry_run:
+        views = [looked.view(queue) for queue in found]
+        facts = {"from_handle": views[0].handle, "to_handle": views[1].handle, "messages": views[0].waiting}
+        tell(looked.warnings)
+        print_json({**facts, "is_done": False}) if as_json else print_would_move(views[0], views[1])
+        return
     with opened(data, quota=quota) as engine:
         ends = _still_there(engine.state, rids)
         if len(ends) < len(rids):
             raise BadOption("a queue was deleted just now", hint='"lamina queues ls" shows those that are left')
         moved = move(engine, *ends)
     if as_json:
-        print_json(asdict(moved))
+        print_json({**asdict(moved), "is_done": True})
     else:
         print_moved(moved)
 
 
-@queues.command()
+@queues.command(short_help="Bring all messages to the other store.")
 @click.option("--to", type=click.Choice(["journal", "memory"]), required=True, help="The store to bring messages to.")
 @click.option("--force", is_flag=True, help="Leave out what is damaged, and say what that was.")
+@dry_run
 @of_folder
 @as_json
-def migrate(to: str, force: bool, data: str, as_json: bool) -> None:
+def migrate(to: str, force: bool, dry_run: bool, data: str, as_json: bool) -> None:
     """Bring the messages of all queues from one store to the other, and prove that none is missing.
 
     Broken off, it goes on when it is run again; until then no server opens the queues.
     """
     from lamina.engines.queues.migrating import migrate
 
+    if dry_run:
+        _would_migrate(data, to, force, as_json)
+        return
     folder = folder_of(data)
     with for_itself(), progress_bar(f"to {to}") as progress:
         report = migrate(folder, to, force=force, progress=progress)
     tell(report.warnings)
     if as_json:
         facts = asdict(report)
-        print_json({**facts, "before": report.before._asdict(), "after": report.after._asdict()})
+        print_json({**facts, "before": report.before._asdict(), "after": report.after._asdict(), "is_done": True})
     else:
         print_migrated(report)
+
+
+def _would_migrate(data: str, to: str, force: bool, as_json: bool) -> None:
+    looked = looked_at(data, force=force)
+    views = list(looked.views())
+    facts = {"to": to, "store": looked.store, "queues": len(views), "messages": sum(view.waiting for view in views)}
+    if as_json:
+        print_json({**facts, "is_done": False})
+    else:
+        print_would_migrate(looked.store, to, len(views), sum(view.waiting for view in views))

@@ -13,11 +13,9 @@ from lamina.cli.render import err, progress_bar
 from lamina.errors import BadOption, LogLocked, from_os
 
 if TYPE_CHECKING:
-    from lamina.client.resp import RespClient
     from lamina.engines.queues.engine import QueueEngine
     from lamina.engines.queues.looking import Looked
 
-_TIMEOUT_S = 30
 _STOP = "a server has it open: stop it first (ls, info, browse and purge --dry-run work beside it)"
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
@@ -25,7 +23,15 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 def of_folder(command: _Function) -> _Function:
     """The option of commands that need a folder."""
-    return click.option("--data", metavar="DIR", required=True, type=click.Path(), help="The data folder.")(command)
+    return click.option(
+        "--data",
+        metavar="DIR",
+        default="lamina-data",
+        show_default=True,
+        envvar="LAMINA_DATA",
+        type=click.Path(),
+        help="The data folder.",
+    )(command)
 
 
 def beside_a_server(command: _Function) -> _Function:
@@ -39,6 +45,10 @@ def folder_of(data: str) -> str:
     path = Path(data)
     try:
         names = {each.name for each in path.iterdir()}
+    except FileNotFoundError as error:
+        problem = from_os(error, "open the data folder", data)
+        hint = "give --data DIR, or set LAMINA_DATA"
+        raise type(problem)(problem.message, hint=hint, **problem.facts) from error
     except OSError as error:
         raise from_os(error, "open the data folder", data) from error
     if "queues" in names:
@@ -84,15 +94,6 @@ def for_itself(hint: str = _STOP) -> Iterator[None]:
         yield
     except LogLocked as error:
         raise LogLocked(error.message, hint=hint, **error.facts) from error
-
-
-def client_of(server: str, password: str | None) -> RespClient:
-    """Of a running server; it is called at the first use. Raises: BadOption."""
-    from lamina.client.resp import RespClient
-    from lamina.server.app import Address
-
-    address = Address.parse(server)
-    return RespClient(address.host or "127.0.0.1", address.port, password=password, timeout=_TIMEOUT_S)
 
 
 def tell(warnings: list[str]) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from lamina.engines.queues.tending import Moved, Purged
 
 _PREVIEW: Final = 200
-_WIDEST: Final = 1000
 _LAST_YEAR_S: Final = 253_402_300_799
 
 
@@ -43,7 +42,6 @@ def print_queues(views: Sequence[QueueView], total: int) -> None:
     if not total:
         out.print("no queues")
         return
-    out.width = _WIDEST
     columns = ["queue", "status", "secured", "waiting ", "oldest", "closed", "created"]
     rows = [
         [
@@ -110,6 +108,19 @@ def print_purged(purged: Sequence[Purged], *, dry_run: bool) -> None:
 def print_moved(moved: Moved) -> None:
     again = f" ({moved.were_there:,} of them were there already)" if moved.were_there else ""
     out.print(f"{_messages(moved.messages)} moved from {moved.from_handle} to {moved.to_handle}{again}", markup=False)
+
+
+def print_would_move(source: QueueView, target: QueueView) -> None:
+    counts = f"{_messages(source.waiting)} would move from {source.handle} to {target.handle}, where {target.waiting:,}"
+    out.print(f"{counts} wait; nothing was changed: leave out --dry-run to do it", markup=False)
+
+
+def print_would_migrate(store: str, to: str, queues: int, messages: int) -> None:
+    if store == to:
+        out.print(f"nothing to do: all is in the store {to}", markup=False)
+        return
+    out.print(f"{queues:,} queues with {_messages(messages)} would go from {store} to {to}", markup=False)
+    out.print("nothing was changed: leave out --dry-run to do it")
 
 
 def print_migrated(report: MigrationReport) -> None:

@@ -80,7 +80,7 @@ _COLUMNS: Final = ["log", "reaches back to", "newest record", "note"]
 def _row(reach: dict[str, Any]) -> Sequence[object]:
     earliest, newest = reach["earliest_ns"], reach["newest_ns"]
     shown = "now only" if earliest is None else show_time(earliest)
-    return reach["log"], shown, "" if newest is None else show_time(newest), reach["note"]
+    return reach["log"], shown, show_time(newest) if newest else "", reach["note"]
 
 
 def _show_reach(reach: object, as_json: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -125,6 +127,9 @@ def serve(config_file: str | None, force_restore: bool, **flags: object) -> None
     from lamina.server.app import Reloaded
     from lamina.server.app import serve as run
 
+    if threading.current_thread() is threading.main_thread():
+        # Before the server takes it and when it has ended: one that comes too early or too late kills nobody.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     given = list(_given(flags))
     config = load(config_file, flags=given).raise_problem()
     log_to_stderr(config.text("server.log_level"))
@@ -158,7 +163,7 @@ def _given(flags: dict[str, object]) -> Iterator[Given]:
     """What the command line says, as settings. Raises: BadOption for one of several that has no name."""
     for name, value in flags.items():
         flag = "--" + name.replace("_", "-")
-        if value is None or value == "":
+        if value is None:  # an empty one is told: --password "$UNSET" must not open a server
             continue
         if name in _NAMED:
             assert isinstance(value, tuple)
@@ -174,10 +179,19 @@ def _given(flags: dict[str, object]) -> Iterator[Given]:
 
 
 @click.command("workq-server")
-@click.option("-listen", "--listen", default="127.0.0.1:9922", show_default=True, metavar="HOST:PORT")
+@click.option(
+    "-listen", "--listen", default="127.0.0.1:9922", show_default=True, metavar="HOST:PORT", help="Where it listens."
+)
 @click.option("-cmdlog-path", "--cmdlog-path", default="", metavar="DIR", help="Empty: jobs are not kept.")
 @click.option("-cmdlog-seg-size", "--cmdlog-seg-size", default=0, metavar="BYTES", help="0: 64 MiB.")
-@click.option("-cmdlog-sync", "--cmdlog-sync", default="interval", show_default=True, metavar="POLICY")
+@click.option(
+    "-cmdlog-sync",
+    "--cmdlog-sync",
+    default="interval",
+    show_default=True,
+    metavar="POLICY",
+    help="always, interval or os.",
+)
 @click.option(
     "-cmdlog-sync-int",
     "--cmdlog-sync-int",
@@ -186,8 +200,16 @@ def _given(flags: dict[str, object]) -> Iterator[Given]:
     default=1000,
     show_default=True,
     metavar="MS",
+    help="How often the policy interval syncs.",
 )
-@click.option("-cmdlog-clean-int", "--cmdlog-clean-int", default=300_000, show_default=True, metavar="MS")
+@click.option(
+    "-cmdlog-clean-int",
+    "--cmdlog-clean-int",
+    default=300_000,
+    show_default=True,
+    metavar="MS",
+    help="How often it is cleaned.",
+)
 @click.option("-insecure", "--insecure", is_flag=True, help="Listen beyond this machine without authentication.")
 def workq_server(
     listen: str,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lamina.cli import store_keep
+from lamina.cli.asking import dry_run
 from lamina.cli.main import EXIT_DAMAGE, EXIT_NOTHING, EXIT_REPAIRED, show_error
-from lamina.cli.render import as_json, out, print_json, print_table, progress_bar
+from lamina.cli.render import as_json, counted, out, print_json, print_table, progress_bar
 from lamina.cli.store_place import (
     as_of_option,
     folder_of,
@@ -22,7 +23,7 @@ from lamina.cli.store_place import (
     opened,
     to_bytes,
 )
-from lamina.cli.store_show import counted, export_lines, facts_of, print_damage, print_facts, print_files, shown, warn
+from lamina.cli.store_show import export_lines, facts_of, print_damage, print_facts, print_files, shown, warn
 from lamina.errors import BadEntry, Corruption, WrongFormat
 from lamina.units import show_bytes
 
@@ -101,7 +102,7 @@ def scan(
                 click.echo(f"{shown(found.key, in_hex=in_hex)}\t{shown(found.value, in_hex=in_hex)}")
 
 
-@store.command()
+@store.command(short_help="Print all live entries as JSON lines.")
 @of_store
 @click.option("--jsonl", "--json", "jsonl", is_flag=True, help="One object a line, which is the only form there is.")
 @as_of_option
@@ -111,7 +112,7 @@ def export(data: str, jsonl: bool, as_of: str | None) -> None:
         export_lines(looked.snapshot.scan())
 
 
-@store.command()
+@store.command(short_help="Show files, epochs, and entries by storage.")
 @of_store
 @as_json
 def inspect(data: str, as_json: bool) -> int:
@@ -163,15 +164,28 @@ def put(data: str, storage: int, key: str, value: str, in_hex: bool, as_json: bo
     _wrote(epoch, as_json)
 
 
-@store.command()
+@store.command(short_help="Take a key away.")
 @of_store
 @of_storage
 @click.argument("key")
 @in_hex
+@dry_run
 @as_json
-def remove(data: str, storage: int, key: str, in_hex: bool, as_json: bool) -> None:
-    """Take a key away, whether or not it is there; durable when this ends."""
+def remove(data: str, storage: int, key: str, in_hex: bool, dry_run: bool, as_json: bool) -> None:
+    """Take a key away, whether or not it is there; durable when this ends.
+
+    Reads as of before still have it, until the store is compacted and cleaned up.
+    """
     wanted = to_bytes(key, in_hex=in_hex)
+    if dry_run:
+        with looked_at(data) as looked:
+            found = looked.snapshot.entry(storage, wanted)
+        if as_json:
+            print_json({"epoch": None, "is_there": found is not None, "is_done": False})
+        else:
+            there = "it is not there" if found is None else f"it has {show_bytes(len(found.value))}"
+            out.print(f"{there}; nothing was changed: leave out --dry-run to remove it", markup=False)
+        return
     with opened(data, hint=_WRITE) as store:
         epoch = store.remove(storage, wanted)
     _wrote(epoch, as_json)
@@ -184,7 +198,7 @@ def _wrote(epoch: int, as_json: bool) -> None:
 # -- limestone -------------------------------------------------------------------------------------------------------
 
 
-@store.command("import")
+@store.command("import", short_help="Make a store of a log folder of limestone.")
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.option("--to", "data", metavar="DST", required=True, type=click.Path(), help="A data folder without a store.")
 @as_json

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from lamina.cli.asking import confirm, dry_run, yes
 from lamina.cli.main import EXIT_DAMAGE, EXIT_ERROR, EXIT_REPAIRED
-from lamina.cli.render import as_json, err, out, print_json, progress_bar
+from lamina.cli.render import as_json, counted, err, out, print_json, progress_bar
 from lamina.cli.store_place import folder_of, for_itself, is_there, moment, new_folder_of, of_store, opened
 from lamina.cli.store_show import (
     print_backup,
@@ -20,6 +21,7 @@ from lamina.cli.store_show import (
     print_repair,
 )
 from lamina.errors import BadEntry, TooOld
+from lamina.units import show_bytes
 
 if TYPE_CHECKING:
     from lamina.engines.store.backup import Manifest
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 _BACK_UP: Final = "a server or program has it open: stop it first, or call store.back_up in the program that has it"
 
 
-@click.command()
+@click.command(short_help="Check every byte. Exit 6: there is damage.")
 @of_store
 @as_json
 def verify(data: str, as_json: bool) -> int:
@@ -35,11 +37,15 @@ def verify(data: str, as_json: bool) -> int:
 
     A torn tail is what a crash leaves and is cut at the next open: exit 0. Damage: exit 6.
     """
+    return _verify(folder_of(data), as_json)
+
+
+def _verify(folder: str, as_json: bool) -> int:
     from lamina.engines.store.verifying import as_dict, verify
     from lamina.log.files.real import RealFiles
 
     with progress_bar("checking") as progress:
-        report = verify(RealFiles(), folder_of(data), progress)
+        report = verify(RealFiles(), folder, progress)
     if as_json:
         print_json(as_dict(report))
     else:
@@ -51,9 +57,13 @@ def verify(data: str, as_json: bool) -> int:
 @click.command()
 @of_store
 @click.option("--accept-loss", is_flag=True, help="Also repair what loses sessions; damaged bytes are kept aside.")
+@dry_run
+@yes
 @as_json
-def repair(data: str, accept_loss: bool, as_json: bool) -> int:
+def repair(data: str, accept_loss: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Make a damaged store one that opens again. Without --accept-loss only what loses nothing.
+
+    It asks before it loses something. --dry-run shows what is damaged, as verify does.
 
     Exit 0: nothing to repair. 5: repaired. 6: damage is left.
     """
@@ -63,8 +73,13 @@ def repair(data: str, accept_loss: bool, as_json: bool) -> int:
     from lamina.engines.store.repairing import repair
     from lamina.log.files.real import RealFiles
 
+    folder = folder_of(data, to_change=True)
+    if dry_run:
+        return _verify(folder, as_json)
+    if accept_loss:
+        confirm(f"Repair {data}, and lose the sessions whose bytes are damaged?", yes=yes)
     with for_itself():
-        report = repair(RealFiles(), folder_of(data, to_change=True), SystemClock(), accept_loss=accept_loss)
+        report = repair(RealFiles(), folder, SystemClock(), accept_loss=accept_loss)
     if as_json:
         print_json({"done": report.done, "lost": [asdict(lost) for lost in report.lost], "left": report.left})
     else:
@@ -74,10 +89,11 @@ def repair(data: str, accept_loss: bool, as_json: bool) -> int:
     return EXIT_REPAIRED if report.done else 0
 
 
-@click.command()
+@click.command(short_help="Merge rotated files into sorted ones.")
 @of_store
+@dry_run
 @as_json
-def compact(data: str, as_json: bool) -> int:
+def compact(data: str, dry_run: bool, as_json: bool) -> int:
     """Merge rotated files into sorted ones, without what newer entries have replaced, and wait for it.
 
     A running server is asked to do it, and goes on meanwhile. What the new files replace stays until gc.
@@ -88,6 +104,9 @@ def compact(data: str, as_json: bool) -> int:
 
     files = RealFiles()
     folder = folder_of(data, to_change=True)
+    if dry_run:
+        would_compact(folder, as_json)
+        return 0
     if holder_of(files, folder) is not None:
         with progress_bar("compacting") as progress:
             answer = ask(files, folder, progress)
@@ -105,6 +124,24 @@ def compact(data: str, as_json: bool) -> int:
     return 0
 
 
+def would_compact(folder: str, as_json: bool) -> None:
+    """Say which files of a store a compaction would read."""
+    from lamina.engines.store import catalog as catalogs
+    from lamina.engines.store.inputs import channel_files
+    from lamina.log.files.real import RealFiles
+
+    files = RealFiles()
+    catalog = catalogs.load(files, folder)
+    names = [each.name for each in channel_files(files.list(folder), catalog.merged)]
+    size = sum((Path(folder) / name).stat().st_size for name in names)
+    if as_json:
+        print_json({"inputs": names, "bytes": size, "parts": len(catalog.parts), "is_done": False})
+        return
+    into = f", and {counted(len(catalog.parts), 'sorted one')}," if catalog.parts else ""
+    out.print(f"{counted(len(names), 'file')}, {show_bytes(size)}{into} would be merged", markup=False)
+    out.print("nothing was changed: leave out --dry-run to do it")
+
+
 def _compaction_failed(answer: dict[str, Any]) -> int:
     """The server said why."""
     error = answer.get("error")
@@ -119,9 +156,10 @@ def _compaction_failed(answer: dict[str, Any]) -> int:
 @click.command()
 @of_store
 @click.option("--keep", metavar="EPOCH|TIME", help="Reads as of this epoch or time and later ones stay possible.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@dry_run
+@yes
 @as_json
-def gc(data: str, keep: str | None, dry_run: bool, as_json: bool) -> None:
+def gc(data: str, keep: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove the files that compactions have replaced. Reads as of before the last compaction end with it."""
     from lamina.cli.store_asking import holder_of
     from lamina.engines.store import catalog as catalogs
@@ -154,6 +192,10 @@ def gc(data: str, keep: str | None, dry_run: bool, as_json: bool) -> None:
     with for_itself(f"{hint} with compact_every_s; or stop it first, or look with --dry-run"):
         held = lock.take(files, folder, PWAL.lock_name)
     try:
+        names = cleaning.obsolete(files, folder, catalogs.load(files, folder), keep_after_epoch=epoch)
+        if names:
+            size = show_bytes(sum(size for _, size in names))
+            confirm(f"Remove {counted(len(names), 'file')}, {size}, and the past that only they have?", yes=yes)
         done = cleaning.clean_up(files, folder, catalogs.load(files, folder), keep_after_epoch=epoch)
     finally:
         held.release()
@@ -189,12 +231,17 @@ def backup(data: str, to: str, copy: bool, as_json: bool) -> None:
 @as_json
 def check(folder: str, as_json: bool) -> int:
     """Check every byte of a backup. Exit 6: it is not whole."""
+    is_there(folder)
+    return _check(folder, "whole", as_json)
+
+
+def _check(folder: str, words: str, as_json: bool) -> int:
     from lamina.engines.store.backup import check_backup, read_manifest
     from lamina.log.files.real import RealFiles
 
     files = RealFiles()
-    is_there(folder)
-    problems = check_backup(files, folder)
+    with progress_bar("checking") as progress:
+        problems = check_backup(files, folder, progress)
     if problems:
         if as_json:
             print_json({"is_whole": False, "problems": problems})
@@ -205,22 +252,28 @@ def check(folder: str, as_json: bool) -> int:
     if as_json:
         print_json({"is_whole": True, "problems": [], **_facts(manifest)})
     else:
-        print_backup(_facts(manifest), "whole")
+        print_backup(_facts(manifest), words)
     return 0
 
 
-@click.command()
+@click.command(short_help="Make a store of a backup.")
 @click.argument("folder", metavar="BACKUP", type=click.Path())
 @click.option("--to", "data", metavar="DST", required=True, type=click.Path(), help="A data folder without a store.")
+@dry_run
 @as_json
-def restore(folder: str, data: str, as_json: bool) -> None:
-    """Make a store of a backup, which is checked first and stays as it is."""
+def restore(folder: str, data: str, dry_run: bool, as_json: bool) -> int:
+    """Make a store of a backup, which is checked first and stays as it is. Nothing that is there is written over."""
     from lamina.engines.store.backup import restore
     from lamina.log.files.real import RealFiles
 
     is_there(folder)
-    manifest = restore(RealFiles(), folder, new_folder_of(data))
+    target = new_folder_of(data)
+    if dry_run:
+        return _check(folder, "whole, and would be restored", as_json)
+    with progress_bar("restoring") as progress:
+        manifest = restore(RealFiles(), folder, target, progress)
     _print_manifest(manifest, "restored", as_json)
+    return 0
 
 
 def _facts(manifest: Manifest) -> dict[str, Any]:

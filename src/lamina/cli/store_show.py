@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from lamina.cli.render import err, out, print_table
+from lamina.cli.render import counted, err, out, print_table
 from lamina.units import show_bytes, show_duration, show_time
 
 if TYPE_CHECKING:
@@ -173,11 +173,6 @@ def print_obsolete(names: Sequence[tuple[str, int]]) -> None:
 def print_backup(facts: dict[str, Any], what: str) -> None:
     size = f"{counted(facts['files'], 'file')}, {show_bytes(facts['bytes'])}"
     out.print(f"{what}: everything up to epoch {facts['epoch']}, {size}, {show_time(facts['time_ns'])}", markup=False)
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """1 file, 2 files."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def warn(text: str) -> None:

@@ -26,6 +26,13 @@ _TIMEOUT_S: Final = 10.0
 
 
 @click.command()
+@click.option(
+    "--server",
+    "--url",
+    "url",
+    metavar="URL",
+    help="The server: lamina://USER@HOST, laminas:// with TLS, or LAMINA_URL.",
+)
 @click.option("--resp", default=RESP, metavar="HOST:PORT", show_default=True, help="The RESP door, or off.")
 @click.option("--workq", default=WORKQ, metavar="HOST:PORT", show_default=True, help="The workq door, or off.")
 @click.option("--user", metavar="NAME", help="Who you are, where a server has users.")
@@ -39,6 +46,7 @@ _TIMEOUT_S: Final = 10.0
 @click.option("--once", is_flag=True, help="Look for one interval, print one table, and end.")
 @as_json
 def top(
+    url: str | None,
     resp: str,
     workq: str,
     user: str | None,
@@ -55,28 +63,40 @@ def top(
     It ends with q or Ctrl-C. Where the output is no terminal, it prints one table. With --json it prints one object
     for each look, a line each. The workq door is asked only for jobs that the RESP door does not tell of.
     """
+    from lamina.client.connecting import doors
     from lamina.client.endpoint import Endpoint
     from lamina.client.resp import RespClient
     from lamina.client.workq import WorkqClient
 
     seconds = max(parse_duration(every), _LEAST_S)
     context = _tls(ca) if tls or ca else None
-    doors = [_address(resp), _address(workq)]
-    if doors == [None, None]:
-        raise BadOption("there is no door to ask", hint="leave --resp or --workq on")
-    where = str(doors[0] or doors[1])
+    said = token or password
+    where = url or os.environ.get("LAMINA_URL")
+    ends: list[Endpoint | None]
+    if where and (resp, workq) == (RESP, WORKQ):
+        given = None if token == os.environ.get("LAMINA_TOKEN") else token
+        ends = list(doors(where, user=user, token=given, otherwise=said, tls=context, timeout=_TIMEOUT_S, retry_s=0))
+    elif url:
+        raise BadOption("--server says which doors there are", hint="leave out --resp and --workq, or --server")
+    else:
 
-    def endpoint(at: Address) -> Endpoint:
-        host, path = at.host or "127.0.0.1", at.path or None
-        said = token or password
-        return Endpoint(host, at.port, path=path, user=user, token=said, tls=context, timeout=_TIMEOUT_S)
+        def endpoint(at: Address | None) -> Endpoint | None:
+            if at is None:
+                return None
+            host, path = at.host or "127.0.0.1", at.path or None
+            return Endpoint(host, at.port, path=path, user=user, token=said, tls=context, timeout=_TIMEOUT_S)
+
+        ends = [endpoint(_address(resp)), endpoint(_address(workq))]
+    if ends == [None, None]:
+        raise BadOption("there is no door to ask", hint="leave --resp or --workq on")
+    where = str(ends[0] or ends[1])
 
     with contextlib.ExitStack() as opened:
         asks_info = asks_jobs = None
-        if doors[0] is not None:
-            asks_info = opened.enter_context(RespClient(endpoint=endpoint(doors[0])))
-        if doors[1] is not None:
-            asks_jobs = opened.enter_context(WorkqClient(endpoint=endpoint(doors[1])))
+        if ends[0] is not None:
+            asks_info = opened.enter_context(RespClient(endpoint=ends[0]))
+        if ends[1] is not None:
+            asks_jobs = opened.enter_context(WorkqClient(endpoint=ends[1]))
         watcher = Watcher(asks_info, asks_jobs)
         if once or (not as_json and not sys.stdout.isatty()):
             _print_once(watcher, where, seconds, as_json)

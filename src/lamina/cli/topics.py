@@ -11,10 +11,13 @@ from typing import Final
 
 import click
 
+from lamina.cli.asking import confirm, dry_run, yes
 from lamina.cli.render import as_json, err, out, print_json, progress_bar
 from lamina.cli.topics_place import Place, check_topic, to_moment, topics_at, where
 from lamina.cli.topics_show import (
+    contents,
     message_facts,
+    print_deleted,
     print_groups,
     print_message,
     print_reset,
@@ -38,12 +41,12 @@ def topics() -> None:
     """
 
 
-@topics.command()
+@topics.command(short_help="Show all topics.")
 @where
 @as_json
-def ls(server: str | None, data: str | None, password: str | None, as_json: bool) -> None:
+def ls(server: str | None, data: str | None, as_json: bool) -> None:
     """Show all topics: how many messages they have, and from when to when. With --json one object a line."""
-    with topics_at(server, data, password) as place:
+    with topics_at(server, data) as place:
         found = [place.stats(name) for name in place.names()]
     if as_json:
         for one in found:
@@ -66,7 +69,6 @@ def tail(
     follow: bool,
     server: str | None,
     data: str | None,
-    password: str | None,
     as_json: bool,
 ) -> None:
     """Show the newest messages of a topic, or all since a time. With --json one object a line."""
@@ -77,7 +79,7 @@ def tail(
         start, count = None, count if count is not None else sys.maxsize
     last = 10 if count is None and since is None else count
 
-    with topics_at(server, data, password) as place:
+    with topics_at(server, data) as place:
         if follow and data is not None:
             place.follow(topic, "0-0")
         newest = check_topic(place, topic).last_id if not follow else place.stats(topic).last_id
@@ -102,7 +104,6 @@ def publish(
     id: str | None,
     server: str | None,
     data: str | None,
-    password: str | None,
     as_json: bool,
 ) -> None:
     """Publish a message and print its id.
@@ -113,11 +114,11 @@ def publish(
     if words == ("-",):
         if id is not None:
             raise BadOption("--id is for one message", hint="leave it out with -")
-        with topics_at(server, data, password, makes=True) as place:
+        with topics_at(server, data, makes=True) as place:
             _publish_lines(place, topic, as_json)
         return
     message = _message(words)
-    with topics_at(server, data, password, makes=True) as place:
+    with topics_at(server, data, makes=True) as place:
         given = place.publish(topic, message, id)
     print_json({"topic": topic, "id": given}) if as_json else click.echo(given)
 
@@ -169,13 +170,13 @@ def _lines(progress: Callable[[int, int], None]) -> Iterator[list[bytes]]:
         yield [rest]
 
 
-@topics.command()
+@topics.command(short_help="Show the groups of a topic, and how far they are.")
 @click.argument("topic")
 @where
 @as_json
-def groups(topic: str, server: str | None, data: str | None, password: str | None, as_json: bool) -> None:
+def groups(topic: str, server: str | None, data: str | None, as_json: bool) -> None:
     """Show the groups of a topic: what they have yet to read and to acknowledge. With --json one object a line."""
-    with topics_at(server, data, password) as place:
+    with topics_at(server, data) as place:
         check_topic(place, topic)
         found = place.groups(topic)
     if as_json:
@@ -185,11 +186,11 @@ def groups(topic: str, server: str | None, data: str | None, password: str | Non
         print_groups(topic, found)
 
 
-@topics.command()
+@topics.command(short_help="Let a group go on at another place.")
 @click.argument("topic")
 @click.argument("group")
 @click.option("--to", metavar="TIME", required=True, help="The first message it gets: TIME, start or end.")
-@click.option("--dry-run", is_flag=True, help="Say what it would mean, and change nothing.")
+@dry_run
 @where
 @as_json
 def reset(
@@ -199,7 +200,6 @@ def reset(
     dry_run: bool,
     server: str | None,
     data: str | None,
-    password: str | None,
     as_json: bool,
 ) -> None:
     """Let a group go on at another place: read again what it had, or skip what it has not.
@@ -207,7 +207,7 @@ def reset(
     What it was given and has not acknowledged stays with its consumers.
     """
     moment = to_moment(to)
-    with topics_at(server, data, password) as place:
+    with topics_at(server, data) as place:
         check_topic(place, topic)
         found = place.reset(topic, group, moment, dry_run=dry_run)
     if as_json:
@@ -218,16 +218,33 @@ def reset(
 
 @topics.command()
 @click.argument("topic")
+@dry_run
+@yes
+@where
+@as_json
+def delete(topic: str, dry_run: bool, yes: bool, server: str | None, data: str | None, as_json: bool) -> None:
+    """Delete a topic: its messages, its groups, and what was pending."""
+    with topics_at(server, data) as place:
+        found = check_topic(place, topic)
+        if not dry_run:
+            confirm(f"Delete the topic {topic} for good, with {contents(found)}?", yes=yes)
+            place.delete(topic)
+    if as_json:
+        print_json({"topic": topic, "messages": found.length, "groups": found.groups, "is_done": not dry_run})
+    else:
+        print_deleted(found, dry_run=dry_run)
+
+
+@topics.command(short_help="Say why a topic is as large as it is.")
+@click.argument("topic")
 @click.option(
     "--retention", metavar="LIMITS", help="age:7d,bytes:10GiB and so on.  [default: what the server has; keep]"
 )
 @where
 @as_json
-def why(
-    topic: str, retention: str | None, server: str | None, data: str | None, password: str | None, as_json: bool
-) -> None:
+def why(topic: str, retention: str | None, server: str | None, data: str | None, as_json: bool) -> None:
     """Say why a topic is as large as it is: what these limits would let go, and which group keeps it from going."""
-    with topics_at(server, data, password) as place:
+    with topics_at(server, data) as place:
         report = place.why(topic, retention)
     if as_json:
         print_json({"topic": topic, **asdict(report)})

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-import click
-
+from lamina.cli.reaching import RESP, endpoint_of, one_of, server_or_folder
 from lamina.errors import BadOption, BadTopic, LogLocked, from_os
 from lamina.units import parse_time
 
@@ -21,25 +20,11 @@ if TYPE_CHECKING:
     from lamina.engines.topics.views import GroupView, Reset, TopicView
     from lamina.engines.topics.why import WhyReport
 
-SERVER: Final = "127.0.0.1:6380"
-_TIMEOUT_S: Final = 30
 _ID: Final = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII).fullmatch
 
-_Function = TypeVar("_Function", bound=Callable[..., object])
 
-
-def where(command: _Function) -> _Function:
-    """The options that every command has."""
-    command = click.option(
-        "--password",
-        metavar="TEXT",
-        envvar="LAMINA_PASSWORD",
-        help="Of the server. Better in the environment: LAMINA_PASSWORD.",
-    )(command)
-    command = click.option(
-        "--data", metavar="DIR", type=click.Path(), help="A data folder that no server has open, instead of a server."
-    )(command)
-    return click.option("--server", metavar="HOST:PORT", help=f"The server to ask.  [default: {SERVER}]")(command)
+where: Final = server_or_folder(RESP)
+"""The options that every command has."""
 
 
 class FolderPlace:
@@ -71,6 +56,9 @@ class FolderPlace:
 
     def reset(self, name: str, group: str, to: str, *, dry_run: bool) -> Reset:
         return self._topics.topic(name).reset(group, to, dry_run=dry_run)
+
+    def delete(self, name: str) -> bool:
+        return self._topics.delete(name)
 
     def why(self, name: str, retention: str | None) -> WhyReport:
         from lamina.engines.topics.retention import KEEP, parse
@@ -117,6 +105,9 @@ class ServerPlace:
     def reset(self, name: str, group: str, to: str, *, dry_run: bool) -> Reset:
         return self._topics.topic(name).reset(group, to, dry_run=dry_run)
 
+    def delete(self, name: str) -> bool:
+        return self._topics.delete(name)
+
     def why(self, name: str, retention: str | None) -> WhyReport:
         from lamina.client.topic_talks import why
 
@@ -128,24 +119,20 @@ Place = FolderPlace | ServerPlace
 
 
 @contextmanager
-def topics_at(server: str | None, data: str | None, password: str | None, *, makes: bool = False) -> Iterator[Place]:
+def topics_at(server: str | None, data: str | None, *, makes: bool = False) -> Iterator[Place]:
     """The topics of the server or of the folder, which is made if it ``makes`` one.
 
     Raises: BadOption; LogLocked if a server has the folder; what opening it does. A server is called at the first use.
     """
-    if server is not None and data is not None:
-        raise BadOption("--server and --data exclude each other", hint="a running server has its folder for itself")
+    one_of(server, data)
     if data is not None:
         yield from _opened(data, makes)
         return
-    from lamina.client.endpoint import Endpoint
     from lamina.client.lines import Lines
     from lamina.client.lines_aio import AsyncLines
     from lamina.client.remote_topics import RemoteTopics
-    from lamina.server.app import Address
 
-    address = Address.parse(server or SERVER)
-    endpoint = Endpoint(address.host or "127.0.0.1", address.port, token=password, timeout=_TIMEOUT_S, retry_s=0)
+    endpoint = endpoint_of(server, RESP)
     lines = Lines(endpoint)
     try:
         yield ServerPlace(RemoteTopics(lines, AsyncLines(endpoint)))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lamina.engines.topics.why import WhyReport
 
 _PREVIEW: Final = 200
-_WIDEST: Final = 1000
 _LAST_YEAR_MS: Final = 253_402_300_799_999
 
 
@@ -49,7 +48,6 @@ def print_topics(topics: Sequence[TopicView]) -> None:
     if not topics:
         out.print("no topics")
         return
-    out.width = _WIDEST
     columns = ["topic", "messages ", "published ", "groups ", "oldest", "newest"]
     rows = [[one.name, one.length, one.added, one.groups, _when(one.first_id), _when(one.last_id)] for one in topics]
     print_table(columns, rows)
@@ -60,11 +58,21 @@ def print_message(message: Message) -> None:
     out.print(f"{message.id}  {_when(message.id)}  {fields}", markup=False, soft_wrap=True)
 
 
+def contents(found: TopicView) -> str:
+    return f"{_messages(found.length)} and {found.groups:,} group{'' if found.groups == 1 else 's'}"
+
+
+def print_deleted(found: TopicView, *, dry_run: bool) -> None:
+    went = "would be deleted" if dry_run else "deleted"
+    out.print(f"{found.name} {went}, with {contents(found)}", markup=False)
+    if dry_run:
+        out.print("nothing was changed: leave out --dry-run to do it")
+
+
 def print_groups(name: str, groups: Sequence[GroupView]) -> None:
     if not groups:
         out.print(f"no groups in {name}", markup=False)
         return
-    out.width = _WIDEST
     columns = ["group", "consumers ", "pending ", "lag ", "last delivered", "oldest pending", "last seen "]
     print_table(columns, [_group_row(group) for group in groups])
     consumers = [

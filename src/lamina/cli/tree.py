@@ -32,6 +32,37 @@ COMMANDS: Final = {
 }
 """Where each is."""
 
+SECTIONS: Final[dict[str, dict[str, str]]] = {
+    "A server": {
+        "serve": "Serve the jobs, topics, queues and store of a data folder.",
+        "config": "The settings of a server: show, check, example.",
+        "user": "Who may use a server, and for what.",
+        "top": "Watch a running server.",
+        "health": "Say whether a server is ready.",
+        "worker": "Make the calls that tasks were put for.",
+        "workq-server": "Serve jobs alone, with the flags of workq-server.",
+    },
+    "What is in it": {
+        "jobs": "Look at, add, do, change and redrive jobs.",
+        "topics": "Look at, publish to and look after topics.",
+        "queues": "Look at queues, and look after them.",
+        "store": "Look at a store, read, write and compact it.",
+        "log": "Look at, check and mend a folder of log files.",
+    },
+    "The whole folder": {
+        "backup": "Back up a data folder, also beside a server.",
+        "restore": "Make a data folder of a backup, or of an earlier time.",
+        "doctor": "Say what is wrong with this machine or a data folder.",
+        "pipeline": "Export, report, audit, compact: in this process or on Spark.",
+    },
+    "To begin with": {
+        "demo": "See lamina at work, killed in the middle of it.",
+        "bench": "Measure what this disk and this machine give.",
+        "completion": "Let your shell complete commands and options.",
+    },
+}
+"""How ``lamina --help`` shows them."""
+
 
 class Tree(click.Group):
     """A group whose commands are found by ``COMMANDS``."""
@@ -41,6 +72,11 @@ class Tree(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         return None if name not in COMMANDS else load(name)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()), col_spacing=4)
 
 
 def load(name: str) -> click.Command:
@@ -55,6 +91,8 @@ def load(name: str) -> click.Command:
 @click.version_option(VERSION, prog_name="lamina")
 def lamina() -> None:
     """Jobs, queues, topics and state on one append-only log that survives any crash.
+
+    Start with "lamina serve", or "lamina demo". "lamina COMMAND --help" says more, docs/reference/cli.md all.
 
     Exit codes: 0 fine, 1 error, 2 wrong usage, 3 no job came or no such key, 4 the command of a job failed, 5 damage
     was repaired, 6 damage is left.

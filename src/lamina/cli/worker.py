@@ -29,7 +29,9 @@ EXIT_FAILED = 4
 @click.argument("app", metavar="MODULE:APP")
 @click.option("--concurrency", "-c", default=4, show_default=True, metavar="N", help="Jobs at a time, 1 to 1000.")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only this queue; may be given several times.")
-@click.option("--url", metavar="URL", help="The server whose jobs are done, instead of the place that APP has.")
+@click.option(
+    "--server", "--url", "url", metavar="URL", help="The server whose jobs are done, instead of the place that APP has."
+)
 @click.option("--once", is_flag=True, help="Do one job that is ready, and end.")
 @click.option("--burst", is_flag=True, help="Do the jobs that are ready, and end.")
 @click.option("--grace", default=30.0, show_default=True, metavar="SECONDS", help="For what runs at a stop.")
@@ -70,7 +72,7 @@ def worker(
 
     try:
         working = Worker(place.jobs, tasks, queues=queues, concurrency=concurrency, grace_s=grace, say=say)
-        where = getattr(place, "folder", None) or f"{place.jobs!r}"
+        where = getattr(place, "folder", None) or f"{place.jobs!r}".strip("<>").rpartition(" ")[2]
         say(f"worker {os.getpid()}: tasks {', '.join(tasks)}; queues {', '.join(working.queues)}; {where}")
         started = time.monotonic()
         with stopped_by_signals(working):
