@@ -30,7 +30,7 @@ def measure(case: str, seconds: float, size: float, folder: Path) -> dict[str, o
     """One case."""
     (http,) = free_ports(1)
     under = [] if case != "no_handles" else ["prlimit", f"--nofile={_FEW_HANDLES}:{_FEW_HANDLES}"]
-    with Server(folder / "data", "--http", f"127.0.0.1:{http}", under=under) as server:
+    with Server(folder / "data", "--http", f"127.0.0.1:{http}", sync=(), under=under) as server:
         with server.client() as lm:
             _pace(lm, 0.5)
             before = _pace(lm, seconds)

@@ -194,15 +194,21 @@ def test_a_server_that_is_killed_loses_no_job_and_none_is_told_twice(place: Plac
     (place.folder / "hold").touch()  # most of them are done behind the kill
     handles = place.write.put_many([(number,) for number in range(300)])
     with place.worker("-c", 4) as worker:
+        assert worker.stderr is not None
         until(lambda: len(ledger.read_text().split()) >= 30)
         place.server.kill()
         (place.folder / "hold").unlink()
+        told = []
+        while not told or "trying again" not in told[-1]:  # it has noticed
+            told.append(worker.stderr.readline())
+            assert told[-1], told
         again = Server(tmp_path / "data", "--sync", "os", command="serve")
         again._words = [word.replace(f"{HOST}:0", f"{HOST}:{place.server.port}") for word in again._words]
         with again:
             results = [handle.result(wait=LONG) for handle in handles]
             worker.send_signal(signal.SIGTERM)
             said, lines = worker.communicate(timeout=LONG)
+            lines = "".join(told) + lines
             assert {view.state for view in place.jobs.list("tasks", "completed", limit=1000)} == {"completed"}
             (queue,) = [view for view in place.jobs.queues() if view.name == "tasks"]
     assert worker.returncode == 0, lines

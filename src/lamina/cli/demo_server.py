@@ -23,13 +23,15 @@ _PATIENCE_S: Final = 60
 
 
 class Server:
-    """``lamina serve`` with sync ``always``, on ports that stay the same. Gone when the ``with`` ends, however."""
+    """``lamina serve`` on ports that stay the same. Gone when the ``with`` ends, however."""
 
-    def __init__(self, data: Path, *flags: str, under: Sequence[str] = ()) -> None:
-        """``under``: a command that runs it, such as ``prlimit``."""
+    def __init__(
+        self, data: Path, *flags: str, sync: Sequence[str] = ("--sync", "always"), under: Sequence[str] = ()
+    ) -> None:
+        """``sync``: none gives the server's own defaults. ``under``: a command that runs it, such as ``prlimit``."""
         self._under = [*under]
         self.workq, self.resp = free_ports(2)
-        self._words = ["serve", "--data", str(data), "--sync", "always"]
+        self._words = ["serve", "--data", str(data), *sync]
         self._words += ["--workq", f"{HOST}:{self.workq}", "--resp", f"{HOST}:{self.resp}"]
         self._words += [*flags, *([] if "--http" in flags else ["--http", "off"])]
         self._process: subprocess.Popen[str] | None = None

@@ -22,7 +22,7 @@ from lamina.log.scan import Batch
 from lamina.log.survey import Survey, as_dict, survey
 from lamina.units import parse_time, show_bytes, show_time
 
-folder_argument = click.argument("folder", metavar="DIR", type=click.Path())
+folder_argument = click.argument("folder", metavar="DIR", type=click.Path(readable=False))
 FILES = RealFiles()
 PREVIEW = 60
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 _MOST_WAITING = 1 << 20  # bytes behind a command that waits; a client that sends more is not read until it goes on
 _MOST_PER_TURN = 1 << 16  # bytes of a client that are taken before others have their turn
+_PIECE = 1 << 13  # bytes that are read at once: of the smallest commands about as many as are run
 _MOST_COMMANDS = 500  # of a client that are run before others have their turn
 _MOST_HELD = 8  # turns of a client whose answers wait for the disk
 _LINGER_S = 2.0  # how long a client that is being closed may take to see it
@@ -101,7 +102,7 @@ class Client:
         if self._is_leaving:
             return
         self.turn_bytes += len(data)
-        if self.unread or self.backlog or self.cancel is not None or len(data) > _MOST_PER_TURN:
+        if self.unread or self.backlog or self.cancel is not None or len(data) > _PIECE:
             self.unread += data
         else:
             self.feed(data)
@@ -198,8 +199,8 @@ class Client:
     def _read(self) -> bool:
         """Get commands from what came, a piece at a time: a small command takes much more room when it is read."""
         while self.unread and not self.backlog:
-            data = bytes(self.unread[:_MOST_PER_TURN])
-            del self.unread[:_MOST_PER_TURN]
+            data = bytes(self.unread[:_PIECE])
+            del self.unread[:_PIECE]
             self.feed(data)
         if self.has_ended and not self.backlog:
             self.feed_end()
