@@ -65,10 +65,10 @@ class Server:
         began = time.monotonic()
         pipe = subprocess.PIPE
         command = [*self._under, sys.executable, "-m", "lamina", *self._words]
-        with undisturbed():
-            self._process = subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True)  # noqa: S603
-        heard = _Heard(self._process, f"resp on {HOST}:{self.resp}")
         try:
+            with undisturbed():  # an interrupt comes behind it: then there is something to kill
+                self._process = subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True)  # noqa: S603
+            heard = _Heard(self._process, f"resp on {HOST}:{self.resp}")
             if not heard.told.wait(_PATIENCE_S) or not heard.is_open:
                 raise LaminaError(f"the server did not start: {' '.join(heard.lines) or 'it says nothing'}")
         except BaseException:
