@@ -149,7 +149,7 @@ def noise(target: Target, over: threading.Event) -> None:
         time.sleep(0.005)
 
 
-def _never_reads(port: int, command: bytes, target: Target, over: threading.Event) -> None:
+def _never_reads(port: int, command: bytes, target: Target, over: threading.Event, pause_s: float = 0.02) -> None:
     """Asks for much, and does not read the answers."""
     sockets = _connect_many(port, target.many(20), over)
     for each in sockets:
@@ -158,7 +158,7 @@ def _never_reads(port: int, command: bytes, target: Target, over: threading.Even
         for each in sockets:
             with suppress(OSError):
                 each.send(command * 50)
-        over.wait(0.02)
+        over.wait(pause_s)
     _hold(sockets, over)
 
 
@@ -177,6 +177,11 @@ def never_reads_resp(target: Target, over: threading.Event) -> None:
 def never_reads_workq(target: Target, over: threading.Event) -> None:
     """The same with what the workq door has to tell."""
     _never_reads(target.workq, b"inspect server\r\n", target, over)
+
+
+def flood_workq(target: Target, over: threading.Event) -> None:
+    """The same without a pause."""
+    _never_reads(target.workq, b"inspect server\r\n", target, over, pause_s=0)
 
 
 def resets(target: Target, over: threading.Event) -> None:
@@ -246,6 +251,7 @@ ALL: Final[dict[str, Abuse]] = {
         noise,
         never_reads_resp,
         never_reads_workq,
+        flood_workq,
         resets,
         endless_pipeline,
         waiters,

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from click.testing import CliRunner, Result
@@ -78,14 +79,15 @@ def test_jobs_of_a_server_that_is_not_ours_show_what_it_tells(refusal: bytes) ->
     with socket.create_server((HOST, 0)) as door:
 
         def answer() -> None:
-            while True:
-                client = door.accept()[0]
-                with client, client.makefile("rb") as lines:
-                    for line in lines:
-                        if line.startswith(b"inspect queues 0 "):
-                            client.sendall(b"+OK 1\r\nmail 2\r\nready-len 3\r\nscheduled-len 1\r\n")
-                        else:
-                            client.sendall(b"+OK 0\r\n" if line.startswith(b"inspect queues") else refusal)
+            with suppress(OSError):  # the door is closed when the test is over
+                while True:
+                    client = door.accept()[0]
+                    with client, client.makefile("rb") as lines:
+                        for line in lines:
+                            if line.startswith(b"inspect queues 0 "):
+                                client.sendall(b"+OK 1\r\nmail 2\r\nready-len 3\r\nscheduled-len 1\r\n")
+                            else:
+                                client.sendall(b"+OK 0\r\n" if line.startswith(b"inspect queues") else refusal)
 
         threading.Thread(target=answer, daemon=True).start()
         done = run("jobs", "ls", "--json", "--server", f"{HOST}:{door.getsockname()[1]}")

@@ -53,11 +53,11 @@ async def test_what_is_written_and_not_synced_is_answered_unless_the_policy_is_a
 async def test_of_many_topics_in_one_turn_all_have_to_be_safe(policy: str) -> None:
     lab = Lab(POLICIES[policy])
     caller = lab.caller()
-    names = [f"t{number}" for number in range(50)]
-    with lab.at_the_disk("t49"):
+    names = [f"t{number}" for number in range(15)]  # as many as are run without a look at the clock
+    with lab.at_the_disk("t14"):
         assert await caller.ask(*(f"XADD {name} * f v" for name in names)) == []
     await lab.settle()
-    assert kinds(caller.got()) == "i" * 50
+    assert kinds(caller.got()) == "i" * 15
     assert all(lab.values(name) == [b"v"] for name in names)
 
 

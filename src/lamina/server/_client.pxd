@@ -1,16 +1,19 @@
 # Types of client.py for the compiled twin. Without this file the same source runs as plain Python.
+cimport cython
+
 cdef class Client:
-    cdef public object door, answers, backlog, cancel, transport, held, _linger
+    cdef public object door, answers, turns, backlog, cancel, transport, held, _linger
     cdef public bytes _too_many
     cdef public list out, rests
     cdef public bytearray unread
-    cdef public bint is_closing, has_ended, is_stopped, is_clogged, is_paused, is_tls, _is_leaving
+    cdef public bint is_closing, has_ended, is_stopped, is_clogged, is_paused, is_in_line, is_tls, _is_leaving
     cdef public Py_ssize_t unsent, turn_bytes
     cdef object __weakref__
     cpdef feed(self, bytes data)
     cpdef feed_end(self)
     cpdef run(self, command)
     cpdef gave_up(self)
+    @cython.locals(done=Py_ssize_t, begun=double)
     cpdef work(self)
     cpdef bint _read(self) except -1
     cpdef _read_or_not(self)

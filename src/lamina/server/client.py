@@ -1,7 +1,8 @@
 """A client of any door: bytes in, commands run in order, answers out when they may go, and limits on all of it.
 
 Every whole command that arrived is run at once. A command that waits holds up those behind it on its own connection
-only. A client that does not read its answers is not read from; one that sends without end gets its turn like others.
+only. A client that does not read its answers is not read from; one that sends without end gets its turn like others
+(turns.py), and one that is being sent away is read slowly.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Protocol, cast
+
+from lamina.server.turns import SHARE_S, Turns
 
 _MOST_WAITING = 1 << 20  # bytes behind a command that waits; a client that sends more is not read until it goes on
 _MOST_PER_TURN = 1 << 16  # bytes of a client that are taken before others have their turn
 _PIECE = 1 << 13  # bytes that are read at once: of the smallest commands about as many as are run
+_LITTLE = 1 << 9  # bytes of a client that never wait for others
 _MOST_COMMANDS = 500  # of a client that are run before others have their turn
+_LOOK_EACH = 15  # commands, or one: how often the clock is looked at
 _MOST_HELD = 8  # turns of a client whose answers wait for the disk
 _LINGER_S = 2.0  # how long a client that is being closed may take to see it
+_BREATH_S = 0.01  # between two pieces that are read from it meanwhile
 _MOST_UNSENT = 1 << 20  # bytes of answers that are made before some are handed over
 
 
@@ -32,6 +39,7 @@ class Door(Protocol):
 
     loop: asyncio.AbstractEventLoop
     max_connections: int
+    turns: Turns
 
     @property
     def connections(self) -> set[Any]: ...
@@ -50,6 +58,8 @@ class Client:
         """``too_many`` is what a client is told when there are more than the door takes."""
         self.door: Any = door
         self.answers = door.answers
+        self.turns = door.turns
+        self.is_in_line = False
         self._too_many = too_many
         self.backlog: deque[Any] = deque()
         self.cancel: Callable[[], bool] | None = None
@@ -100,13 +110,19 @@ class Client:
 
     def data_received(self, data: bytes) -> None:
         if self._is_leaving:
+            self._breathe()
             return
         self.turn_bytes += len(data)
-        if self.unread or self.backlog or self.cancel is not None or len(data) > _PIECE:
+        must_wait = self.is_in_line or (len(data) > _LITTLE and self.turns.spent >= SHARE_S)
+        if must_wait or self.unread or self.backlog or self.cancel is not None or len(data) > _PIECE:
             self.unread += data
         else:
             self.feed(data)
-        self.work()
+        if must_wait:
+            self.turns.wait(self)
+            self._read_or_not()
+        else:
+            self.work()
 
     def eof_received(self) -> bool:
         """No more will come. Whether the client still reads cannot be told, so it gets its answers, but no job.
@@ -157,6 +173,13 @@ class Client:
         self._read_or_not()
         self._linger = self.door.loop.call_later(_LINGER_S, self.hang_up)
 
+    def _breathe(self) -> None:
+        """Reading away what nobody wants must not keep the server busy."""
+        if self.transport is not None and not self.is_paused and not self.transport.is_closing():
+            self.is_paused = True
+            self.transport.pause_reading()
+            self.door.loop.call_later(_BREATH_S, self._read_or_not)
+
     def hang_up(self) -> None:
         self.give_up()
         if self.transport is not None:
@@ -179,14 +202,18 @@ class Client:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Run what can be run."""
-        backlog = self.backlog
+        """Run what can be run, as long as its share of the time lasts."""
+        backlog, done, begun = self.backlog, 0, perf_counter()
         while self.cancel is None and not self.is_clogged and (backlog or self._read()):
             if len(self.out) >= _MOST_COMMANDS or self.unsent >= _MOST_UNSENT:
                 break  # ``taken`` goes on
             if self.held >= _MOST_HELD:
                 break  # who lets them out goes on
+            if done & _LOOK_EACH == _LOOK_EACH and self.out and perf_counter() - begun > SHARE_S:
+                break  # as above
             self.run(backlog.popleft())
+            done += 1
+        self.turns.spent += perf_counter() - begun
         if self.out or self.turn_bytes > _MOST_PER_TURN or self.is_done():
             self.answers.flush_soon(self)
         self._read_or_not()
@@ -194,7 +221,7 @@ class Client:
     def go_on(self) -> None:
         """Answers were let out that had to wait: run what was kept back behind them."""
         if self.backlog or self.unread:
-            self.work()
+            self.turns.come(self)
 
     def _read(self) -> bool:
         """Get commands from what came, a piece at a time: a small command takes much more room when it is read."""
@@ -222,7 +249,7 @@ class Client:
         self.out, self.rests, self.unsent, self.turn_bytes = [], [], 0, 0
         self._read_or_not()
         if (self.backlog or self.unread) and self.cancel is None:
-            self.door.loop.call_soon(self.work)
+            self.turns.wait(self)
         return said
 
     def is_done(self) -> bool:

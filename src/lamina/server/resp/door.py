@@ -26,6 +26,7 @@ from lamina.server.resp.session import Args, House, Refusal, Session, Wait, _to_
 from lamina.server.resp.waiting import Waiting
 from lamina.server.security.gate import Changes
 from lamina.server.security.strangers import MOST_BYTES, Strangers
+from lamina.server.turns import Turns
 from lamina.units import MIB
 
 _TOO_MANY: Final = replies.error(b"ERR max number of clients reached")
@@ -47,6 +48,7 @@ class RespDoor:
         self.loop = asyncio.get_running_loop()
         self.answers = Answers(self.loop)
         self.waiting = Waiting(self.loop, self.loop.time)
+        self.turns = Turns(self.loop)
         self.connections: set[Connection] = set()
         self.max_connections = house.settings.max_connections
         house.changed, house.is_resting = self.waiting.changed, self.waiting.is_resting

@@ -21,6 +21,7 @@ from lamina.server.client import Client
 from lamina.server.security.gate import Changes, Gate
 from lamina.server.security.strangers import Stranger, Strangers
 from lamina.server.security.users import EVERYBODY, User
+from lamina.server.turns import Turns
 from lamina.server.workq import commands as c
 from lamina.server.workq import replies, views
 from lamina.server.workq.answers import Answers
@@ -40,6 +41,7 @@ class WorkqDoor:
         self.gate = gate if gate is not None else Gate()
         self.loop = asyncio.get_running_loop()
         self.answers = Answers(engine, self.loop)
+        self.turns = Turns(self.loop)
         self.connections: set[Connection] = set()
         self.max_connections = max_connections
         self.started_ns = engine.clock.now_ns()
