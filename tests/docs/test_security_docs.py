@@ -28,6 +28,7 @@ from lamina.server.resp import (
 from lamina.server.resp import door as resp_door
 from lamina.server.resp.guard import NEEDS
 from lamina.server.security import rights, strangers, tls, users
+from lamina.server.turns import SHARE_S
 from lamina.server.workq import door as workq_door
 from lamina.server.workq import fields, line, parse
 from lamina.server.workq.commands import Command
@@ -85,6 +86,9 @@ CODE: dict[str, object] = {
     "TLS handshake, RESP and workq": f"{tls.HANDSHAKE_S:.0f} s",
     "one turn of a client: bytes": client._MOST_PER_TURN,
     "one turn of a client: commands": client._MOST_COMMANDS,
+    "one turn of a client: time": f"{SHARE_S * 1000:g} ms",
+    "reading from a client that was told to go": f"a piece each {client._BREATH_S * 1000:.0f} ms, "
+    f"for {client._LINGER_S:.0f} s",
     "bytes behind a command that waits": client._MOST_WAITING,
     "answers that wait to be sent before more commands are run": client._MOST_UNSENT,
     "turns whose answers wait for the disk": client._MOST_HELD,
