@@ -21,6 +21,7 @@ LaminaError
       GroupExists                 the topic has a group of that name already
       BadBody                     a message does not fit the class that its topic is read with
     BadEntry                      a storage, key, value, version or epoch that cannot be in a store
+    NotThere                      nothing has the name that was asked for
   MissingExtra                    a part of lamina is asked for that is not installed; names what to install
   StoreError
     TooOld                        the files do not reach back to that moment any more
@@ -39,6 +40,7 @@ LaminaError
     NoMessage                     this message is not the one that was delivered
     Prohibited                    one connection cannot both get and subscribe to the same queue
   NotAllowed                      who asks has not logged in, or may not do that
+  NotReady            retryable   the server is being started or stopped
   WireError                       a client got something that is no answer
     Disconnected      retryable   the server is not there, or went away; what was asked may have been done
 
@@ -258,6 +260,12 @@ class BadEntry(InputError):
     code = "bad_entry"
 
 
+class NotThere(InputError):
+    """Nothing has the name that was asked for (any more)."""
+
+    code = "not_there"
+
+
 class MissingExtra(LaminaError):
     """What is asked for needs packages that are not installed; the hint is the command that does."""
 
@@ -402,6 +410,13 @@ class Prohibited(QueueError):
     """One connection cannot both get and subscribe to the same queue."""
 
     code = "prohibited"
+
+
+class NotReady(LaminaError):
+    """The server is being started or stopped. Try again in a moment."""
+
+    code = "not_ready"
+    retryable = True
 
 
 class NotAllowed(LaminaError):

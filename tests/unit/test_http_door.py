@@ -25,8 +25,11 @@ from lamina.cli.health import ask, health
 from lamina.errors import BadOption, Disconnected, DiskError, MissingExtra, WireError
 from lamina.server.http import door as doors
 from lamina.server.http import visitor
+from lamina.server.http.access import Access
+from lamina.server.http.app import Site
 from lamina.server.http.door import HttpDoor
 from lamina.server.life import Life
+from lamina.server.security.gate import Gate
 from lamina.server.security.tls import server_context
 
 HOST = "127.0.0.1"
@@ -178,13 +181,14 @@ def test_other_routes_are_for_those_with_a_token_and_health_is_for_all(life: Lif
         raise DiskError("nothing to see", hint="look elsewhere")
 
     routes = [Route("/api/it", secret), Route("/api/broken", broken)]
-    with HttpDoor(life, HOST, 0, routes=routes, admit=lambda token: token == RIGHT) as door:
+    access = Access(Gate(password=RIGHT))
+    with HttpDoor(life, HOST, 0, site=lambda: Site(routes, access)) as door:
         assert get(door, "/healthz")[0] == 200
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic right"}):
             assert get(door, "/api/it", **headers)[0] == 401
             assert get(door, "/nothing", **headers)[0] == 401, "who may not come in does not learn what is there"
         assert get(door, "/api/it", Authorization="Bearer right") == (200, {"it": "is here"})
-        assert get(door, "/api/broken", Authorization="Bearer right")[0] == 400
+        assert get(door, "/api/broken", Authorization="Bearer right")[0] == 500
         assert get(door, "/nothing", Authorization="Bearer right")[0] == 404
 
 
@@ -208,7 +212,7 @@ def test_one_connection_too_many_is_closed_while_the_others_are_asking(life: Lif
         await asyncio.to_thread(answer.wait, 60)
         return JSONResponse({"it": "is here"})
 
-    with HttpDoor(life, HOST, 0, max_connections=2, routes=[Route("/slow", slow)]) as door:
+    with HttpDoor(life, HOST, 0, max_connections=2, site=lambda: Site([Route("/slow", slow)])) as door:
         held = [HTTPConnection(HOST, door.port, timeout=60) for _ in range(2)]
         for each in held:
             each.request("GET", "/slow")

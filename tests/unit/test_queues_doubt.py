@@ -22,9 +22,11 @@ from lamina.log.commit import Committer
 from lamina.log.reserve import Reserve
 from lamina.log.writer import Log
 from lamina.server import houses
+from lamina.server.inside import Inside
 from lamina.server.life import Life
 from lamina.server.resp.queue_commands import QUEUE_KEYS
 from lamina.server.resp.session import House
+from lamina.server.security.gate import Gate
 from lamina.testing import FaultyFiles, ManualClock, MemoryFiles
 from queue_doors import EVERY_STORE, FOLDER, JOURNALS, PATIENCE_S, RECORDS, LockWithAQueue, QueueDoors, pushed_body
 from queue_lab import Lab
@@ -237,7 +239,7 @@ class Served:
     @contextmanager
     def open(self) -> Iterator[Any]:
         try:
-            with houses._queues(self.settings, self.committer, Life()) as let_in:
+            with houses._queues(self.settings, self.committer, Inside(Life(), Gate())) as let_in:
                 yield let_in
         finally:
             self.committer.stop()

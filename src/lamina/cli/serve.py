@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -150,7 +151,8 @@ def serve(config_file: str | None, force_restore: bool, **flags: object) -> None
         settings = to_settings(new, force_restore=force_restore)
         return Reloaded(settings=settings, live=tuple(live), later=tuple(later), accepted=accepted)
 
-    run(to_settings(config, force_restore=force_restore), _say, reload)
+    settings = replace(to_settings(config, force_restore=force_restore), config=lambda: holds)
+    run(settings, _say, reload)
 
 
 def _can_change(change: Change) -> bool:

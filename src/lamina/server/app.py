@@ -19,18 +19,20 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from lamina.addresses import Address as Address
-from lamina.errors import BadOption, DiskError, MissingExtra
+from lamina.errors import BadOption, DiskError, LaminaError, MissingExtra
 from lamina.log import mark
 from lamina.log.files.real import RealFiles
 from lamina.server import handles, houses, notifying, restored
 from lamina.server.houses import Served
+from lamina.server.inside import Inside
 from lamina.server.life import Life
 from lamina.server.listening import Door, Listener
 from lamina.server.occupied import check_free
 from lamina.server.reloading import Reload
-from lamina.server.security.exposure import check_exposure
+from lamina.server.security.exposure import check_exposure, is_public
 from lamina.server.security.gate import Gate
 from lamina.server.security.modes import open_to_others
 from lamina.server.security.tls import server_context
@@ -45,6 +47,9 @@ from lamina.server.settings import TopicSettings as TopicSettings
 from lamina.server.signals import Signals, StopAsked
 from lamina.server.telling import told_often
 from lamina.units import show_duration
+
+if TYPE_CHECKING:
+    from lamina.server.http.app import Site
 
 logger = logging.getLogger("lamina.server")
 
@@ -76,6 +81,7 @@ def _live(
     files = RealFiles()
     is_marked = settings.data is None or mark.check(files, settings.data)
     life, gate = Life(), Gate(settings.data, password=settings.password)
+    inside = Inside(life, gate, data=settings.data, config=settings.config)
     tls = None
     if settings.tls is not None:
         tls = server_context(settings.tls.cert, settings.tls.key, settings.tls.client_ca)
@@ -87,15 +93,16 @@ def _live(
             opened.callback(listeners[-1].close)
     check_free(files, (folder for _, folder in _folders(settings)))
     # Before the engines, so that it is the last to close: who watches sees how far they are, and the server stop.
-    http = _open_http(settings.http, life, gate, tls, opened)
-    running = Running(listeners, tls, life, signals)
+    http = _open_http(settings.http, inside, tls, opened)
+    running = Running(listeners, tls, inside, signals)
     opened.callback(running.say_stopped, say)  # behind the engines' closing
     notifying.notify("STATUS=restoring")
     with told_often(life):
-        served = _open_engines(settings, life, gate, opened)
+        served = _open_engines(settings, inside, opened)
     if settings.data is not None:
         if not is_marked:
             mark.make(files, settings.data)
+        _open_audit(inside, settings.data, opened)
         restored.watch_disk(life, settings.data)
         for warning in open_to_others(settings.data):
             logger.warning("%s", warning)
@@ -119,23 +126,39 @@ def _addresses(settings: Settings) -> list[tuple[str, str]]:
     return [(name, str(door.at)) for name, door in doors if door is not None]
 
 
+def _open_audit(inside: Inside, data: str, opened: ExitStack) -> None:
+    """Without it nothing can be changed over HTTP, and all else goes on."""
+    from lamina.server.audit import Audit
+
+    def close() -> None:
+        inside.audit = None
+        audit.close()
+
+    try:
+        audit = inside.audit = Audit(data)
+    except LaminaError as error:
+        logger.warning("no audit log, so that nothing can be changed over HTTP: %s", error)
+    else:
+        opened.callback(close)
+
+
 def _open_http(
-    settings: HttpSettings | None, life: Life, gate: Gate, tls: ssl.SSLContext | None, opened: ExitStack
+    settings: HttpSettings | None, inside: Inside, tls: ssl.SSLContext | None, opened: ExitStack
 ) -> list[str]:
     """Gives what to show of it: nothing where it is not open."""
     if settings is None:
         return []
     from lamina.server.http.door import HttpDoor
 
-    def admit(token: str) -> bool:
-        if not gate.is_needed:
-            return True
-        user = gate.bearer(token.encode())
-        return user is not None and user.may("admin", "read", "")
+    def site() -> Site:
+        from lamina.server.http.console.app import site
+
+        return site(inside, is_loopback=not is_public(str(at)))
 
     at = settings.at
+    tls = None if at.path else tls
     try:
-        door = HttpDoor(life, at.host, at.port, unix=at.path or None, tls=None if at.path else tls, admit=admit)
+        door = HttpDoor(inside.life, at.host, at.port, unix=at.path or None, tls=tls, site=site)
     except (DiskError, MissingExtra) as error:
         if settings.is_wanted:
             raise
@@ -146,14 +169,14 @@ def _open_http(
     return [f"http on {door.shown}"]
 
 
-def _open_engines(settings: Settings, life: Life, gate: Gate, opened: ExitStack) -> list[Served]:
+def _open_engines(settings: Settings, inside: Inside, opened: ExitStack) -> list[Served]:
     for name, folder in _folders(settings):
-        life.expect(name, 0 if name == "topics" else _size(folder))  # a topic is read when it is first used
+        inside.life.expect(name, 0 if name == "topics" else _size(folder))  # a topic is read when it is first used
     served = []
     if settings.jobs is not None:
-        served.append(opened.enter_context(houses.jobs(settings.jobs, life, gate)))
+        served.append(opened.enter_context(houses.jobs(settings.jobs, inside)))
     if settings.topics is not None:
-        served.append(opened.enter_context(houses.topics(settings.topics, life, gate)))
+        served.append(opened.enter_context(houses.topics(settings.topics, inside)))
     return served
 
 
@@ -182,10 +205,13 @@ def _size(folder: str) -> int:
 class Running:
     """A server while its doors are open. Make it before the engines are opened."""
 
-    def __init__(self, listeners: Sequence[Listener], tls: ssl.SSLContext | None, life: Life, signals: Signals) -> None:
+    def __init__(
+        self, listeners: Sequence[Listener], tls: ssl.SSLContext | None, inside: Inside, signals: Signals
+    ) -> None:
         self._listeners = listeners
         self._tls = tls
-        self._life = life
+        self._inside = inside
+        self._life = inside.life
         self._signals = signals
         self._stop_began: float | None = None
 
@@ -201,6 +227,7 @@ class Running:
                 doors.append(each.open_door(allowed))
                 await listener.open(doors[-1], self._tls)
             reload.use(served, doors, own)
+            self._inside.opened(asyncio.get_running_loop(), doors)
             self._life.ready()
             ready()  # who reads that line finds it so
             notifying.notify(notifying.READY, "STATUS=ready")
@@ -211,6 +238,7 @@ class Running:
             self._stop_began = time.monotonic()
             reload.end()
             self._life.stopping(self._signals.name)
+            self._inside.closed()
             notifying.notify(notifying.STOPPING, "STATUS=stopping")
             for listener in self._listeners:
                 listener.stop()

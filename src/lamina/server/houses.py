@@ -16,9 +16,8 @@ from lamina.addresses import Address
 from lamina.log.files import join
 from lamina.log.reserve import Reserve
 from lamina.server import restored
-from lamina.server.life import Life
+from lamina.server.inside import Inside
 from lamina.server.listening import Door
-from lamina.server.security.gate import Gate
 from lamina.server.settings import JobSettings, QueueSettings, Settings, StoreSettings, TopicSettings
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Served:
 
 
 @contextmanager
-def jobs(settings: JobSettings, life: Life, gate: Gate) -> Iterator[Served]:
+def jobs(settings: JobSettings, inside: Inside) -> Iterator[Served]:
     """Raises: what opening the engine does."""
     from lamina.engines.jobs.engine import JobEngine
     from lamina.engines.jobs.upkeep import Upkeep
@@ -60,6 +59,7 @@ def jobs(settings: JobSettings, life: Life, gate: Gate) -> Iterator[Served]:
     from lamina.server.resp.info_sections import of_jobs
     from lamina.server.workq.door import WorkqDoor
 
+    life, gate = inside.life, inside.gate
     with life.restoring("jobs") as told:
         engine = JobEngine.open(settings.folder, options=settings.log, progress=told)
         restored.tell_jobs(engine, told)
@@ -73,6 +73,7 @@ def jobs(settings: JobSettings, life: Life, gate: Gate) -> Iterator[Served]:
         restored.watch_room(life, "jobs", lambda: engine.reserve)
         life.sections[b"jobs"] = b"Jobs", of_jobs(engine)
         upkeep.start()
+        inside.jobs, inside.jobs_upkeep = engine, upkeep
         kept = f"jobs in {settings.folder or 'memory only'}, sync {settings.log.sync}"
 
         def open_door(most: int) -> Door:
@@ -85,6 +86,7 @@ def jobs(settings: JobSettings, life: Life, gate: Gate) -> Iterator[Served]:
         yield Served("workq", settings.at, kept, _JOB_HANDLES, open_door, change)
         is_orderly = True
     finally:
+        inside.jobs = inside.jobs_upkeep = None
         upkeep.stop()
         if is_orderly:
             upkeep.checkpoint_at_stop()
@@ -98,7 +100,7 @@ def _log_of(log: object) -> Log | None:
 
 
 @contextmanager
-def topics(settings: TopicSettings, life: Life, gate: Gate) -> Iterator[Served]:
+def topics(settings: TopicSettings, inside: Inside) -> Iterator[Served]:
     """With the queues and the store, which the same door serves. Raises: BadOption; what opening the engines does."""
     from lamina.engines.topics.retention import Retentions
     from lamina.engines.topics.topics import RESERVE, Topics
@@ -108,6 +110,7 @@ def topics(settings: TopicSettings, life: Life, gate: Gate) -> Iterator[Served]:
     from lamina.server.resp.session import House
     from lamina.server.resp.settings import Settings as Shown
 
+    life, gate = inside.life, inside.gate
     retentions = Retentions.parse(settings.retain)
     committer = Committer()
     with life.restoring("topics") as told:
@@ -121,6 +124,7 @@ def topics(settings: TopicSettings, life: Life, gate: Gate) -> Iterator[Served]:
         restored.watch_topics(life, opened)
         restored.watch_room(life, "topics", lambda: opened.reserve)
         upkeep.start()
+        inside.topics, inside.topics_upkeep = opened, upkeep
 
         def open_door(most: int) -> Door:
             shown = Shown(
@@ -143,11 +147,12 @@ def topics(settings: TopicSettings, life: Life, gate: Gate) -> Iterator[Served]:
                 _change_resp(new.topics, door)
 
         with (
-            _queues(settings.queues, committer, life) as let_queues_in,
-            _store(settings.store, committer, life) as let_store_in,
+            _queues(settings.queues, committer, inside) as let_queues_in,
+            _store(settings.store, committer, inside) as let_store_in,
         ):
             yield Served("resp", settings.at, _kept(settings), _handles(settings), open_door, change)
     finally:
+        inside.topics = inside.topics_upkeep = None
         upkeep.stop()
         opened.close()
         committer.stop()
@@ -177,7 +182,7 @@ def _handles(settings: TopicSettings) -> int:
 
 
 @contextmanager
-def _queues(settings: QueueSettings | None, committer: Committer, life: Life) -> Iterator[Callable[[House], None]]:
+def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside) -> Iterator[Callable[[House], None]]:
     """Gives what lets a house of the RESP door serve them."""
     if settings is None:
         yield lambda house: None
@@ -188,7 +193,7 @@ def _queues(settings: QueueSettings | None, committer: Committer, life: Life) ->
     from lamina.log.naming import RESERVE
     from lamina.server.resp.queue_house import let_in
 
-    given = settings
+    given, life = settings, inside.life
     with life.restoring("queues") as told:
         engine = open_engine(
             given.folder,
@@ -209,11 +214,13 @@ def _queues(settings: QueueSettings | None, committer: Committer, life: Life) ->
         restored.watch_room(life, "queues", lambda: engine.reserve)
         deliveries = Deliveries(engine)
         upkeep.start()
+        inside.queues, inside.queues_upkeep = deliveries, upkeep
 
         password = None if given.password is None else given.password.encode()
         yield lambda house: let_in(house, deliveries, upkeep, password)
         is_orderly = True
     finally:
+        inside.queues = inside.queues_upkeep = None
         try:
             upkeep.stop()
             if is_orderly:
@@ -223,7 +230,7 @@ def _queues(settings: QueueSettings | None, committer: Committer, life: Life) ->
 
 
 @contextmanager
-def _store(settings: StoreSettings | None, committer: Committer, life: Life) -> Iterator[Callable[[House], None]]:
+def _store(settings: StoreSettings | None, committer: Committer, inside: Inside) -> Iterator[Callable[[House], None]]:
     """Gives what lets a house of the RESP door serve it.
 
     A store that is there is opened now, so that damage is found now; one that is not is made by the first command.
@@ -234,8 +241,9 @@ def _store(settings: StoreSettings | None, committer: Committer, life: Life) -> 
     from lamina.engines.store.api import Store
     from lamina.server.resp.store_house import let_in
 
-    folder, options = settings.folder, settings.options
+    folder, options, life = settings.folder, settings.options, inside.life
     stores: list[Store] = []
+    inside.find_store = lambda: stores[0] if stores else None
 
     def open_store(progress: Callable[[int, int], None] = lambda done, total: None) -> Store:
         stores.append(Store.open(folder, options=options, committer=committer, progress=progress))
@@ -256,5 +264,6 @@ def _store(settings: StoreSettings | None, committer: Committer, life: Life) -> 
 
         yield serve_it
     finally:
+        inside.find_store = lambda: None
         for store in stores:
             store.close()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lamina.addresses import Address
 from lamina.engines.queues.options import QueueOptions
 from lamina.engines.store.options import StoreOptions
 from lamina.log.options import LogOptions
 from lamina.log.reserve import SIZE
+
+if TYPE_CHECKING:
+    from lamina.config.loading import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,8 @@ class Settings:
     max_connections: int = 10_000
     """Of each door."""
     log_level: str = "info"
+    config: Callable[[], Config] | None = None
+    """The settings that hold, with their origins, for who wants to see them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,60 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lamina.errors import LaminaError
 from lamina.server.http import health
+from lamina.server.http.access import Access, Visit
+from lamina.server.http.asking import Refused, status_of
 from lamina.server.life import Life
+from lamina.server.security.users import EVERYBODY
 
-Admit = Callable[[str], bool]
-"""Given the token of ``Authorization: Bearer TOKEN`` (empty: there is none), may this request be served?"""
-
-OPEN_TO_ALL = frozenset({"/healthz", "/readyz"})
-"""Who watches over processes has no token."""
+OPEN_TO_ALL = frozenset({"/healthz", "/readyz", "/login"})
+"""Who watches over processes has no token; who is to log in has none yet."""
+_STATIC = "/static/"  # open, too: what a page looks like is no secret
 
 _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),
+    (
+        b"content-security-policy",
+        (
+            b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+            b"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        ),
+    ),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
 ]
 
 
-def build(life: Life, routes: Sequence[BaseRoute] = (), admit: Admit | None = None) -> Starlette:
-    """The application. ``routes`` are more of them, such as an API; ``admit`` None: everybody may see them."""
+class Site(NamedTuple):
+    """What there is beside health."""
+
+    routes: Sequence[BaseRoute] = ()
+    access: Access | None = None
+    """Who may see it; None: everybody."""
+
+
+def build(life: Life, site: Site) -> Starlette:
+    """The application."""
     return Starlette(
-        routes=[*health.routes(life), *routes],
-        middleware=[Middleware(_Guard, admit=admit)],
-        exception_handlers={HTTPException: _refused, LaminaError: _told, Exception: _broken},
+        routes=[*health.routes(life), *site.routes],
+        middleware=[Middleware(_Guard, access=site.access)],
+        exception_handlers={
+            HTTPException: _refused,
+            Refused: _turned_away,
+            LaminaError: _told,
+            Exception: _broken,
+        },
     )
 
 
 class _Guard:
-    """Lets in who may come in, and adds the headers of every answer."""
+    """Finds out who visits, lets in who may come in, and adds the headers of every answer."""
 
-    def __init__(self, app: ASGIApp, admit: Admit | None) -> None:
-        self._app, self._admit = app, admit
+    def __init__(self, app: ASGIApp, access: Access | None) -> None:
+        self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         app = self._app
         # Before a route is looked for: who may not come in does not learn what is there.
-        if self._admit is not None and scope["path"] not in OPEN_TO_ALL and not self._admit(_token(scope)):
-            app = JSONResponse(
-                _error("unauthorized", "this needs a token", "send Authorization: Bearer TOKEN"),
-                401,
-                {"www-authenticate": "Bearer"},
-            )
+        try:
+            visit = self._access.visit(scope) if self._access is not None else Visit(EVERYBODY)
+        except Refused as refused:
+            app, visit = answer(scope, refused.status, refused.as_dict()), None
+        else:
+            if visit is None and not _is_open(scope["path"]):
+                app = _log_in_first(scope)
+        scope["visit"] = visit
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -66,29 +93,58 @@ class _Guard:
         await app(scope, receive, with_headers)
 
 
-def _token(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            kind, _, token = value.decode("latin-1").partition(" ")
-            return token.strip() if kind.lower() == "bearer" else ""
-    return ""
+def _is_open(path: str) -> bool:
+    return path in OPEN_TO_ALL or path.startswith(_STATIC)
+
+
+def _log_in_first(scope: Scope) -> ASGIApp:
+    """A person is led to the page where one logs in, a program is told what it needs."""
+    if scope["method"] == "GET" and wants_page(scope):
+        back = quote(scope["path"] + ("?" + scope["query_string"].decode("latin-1") if scope["query_string"] else ""))
+        return RedirectResponse(f"/login?back={back}", 303)
+    hint = "send Authorization: Bearer TOKEN"
+    return JSONResponse(_error("unauthorized", "this needs a token", hint), 401, {"www-authenticate": "Bearer"})
+
+
+def wants_page(scope: Scope) -> bool:
+    """Whether a browser asks, for a page of the console."""
+    if scope["path"].startswith(("/api/", "/metrics", "/healthz", "/readyz", "/live/")):
+        return False
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
+
+
+def answer(
+    scope: Scope, status: int, error: Mapping[str, object], headers: Mapping[str, str] | None = None
+) -> Response:
+    """An error, as a page or as JSON."""
+    if wants_page(scope):
+        from lamina.server.http.console.page import error_page
+
+        return error_page(scope, status, error)
+    return JSONResponse({"error": dict(error)}, status, dict(headers or {}))
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "wrong_method"}.get(error.status_code, "refused")
-    return JSONResponse(_error(code, error.detail), error.status_code, dict(error.headers or {}))
+    return answer(request.scope, error.status_code, _error(code, error.detail)["error"], error.headers)
+
+
+async def _turned_away(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return answer(request.scope, error.status, error.as_dict())
 
 
 async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, LaminaError)
-    return JSONResponse({"error": error.as_dict()}, 503 if error.retryable else 400)
+    status = status_of(error)
+    return answer(request.scope, status, error.as_dict(), {"retry-after": "1"} if status == 503 else None)
 
 
 async def _broken(request: Request, error: Exception) -> Response:
     """A mistake of ours: what it was is in the log of the server, not in the answer."""
-    return JSONResponse(_error("error", "the server made a mistake; its log says which"), 500)
+    return answer(request.scope, 500, _error("error", "the server made a mistake; its log says which")["error"])
 
 
-def _error(code: str, message: str, hint: str = "") -> dict[str, object]:
+def _error(code: str, message: str, hint: str = "") -> dict[str, dict[str, object]]:
     return {"error": {"code": code, "message": message, "hint": hint}}

@@ -12,7 +12,7 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from lamina.errors import BadOption, DiskError, MissingExtra
@@ -20,9 +20,7 @@ from lamina.server.life import Life
 from lamina.server.socket_file import SocketFile
 
 if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
-
-    from lamina.server.http.app import Admit
+    from lamina.server.http.app import Site
 
 logger = logging.getLogger("lamina.server")
 
@@ -37,7 +35,9 @@ _TURNS: Final = 3  # of the loop, until all sockets that were closed are so
 
 def is_installed() -> bool:
     """The packages of the door are there. It loads none of them."""
-    return all(importlib.util.find_spec(name) is not None for name in ("starlette", "uvicorn"))
+    return all(
+        importlib.util.find_spec(name) is not None for name in ("starlette", "uvicorn", "jinja2", "prometheus_client")
+    )
 
 
 class HttpDoor:
@@ -51,19 +51,18 @@ class HttpDoor:
         *,
         unix: str | None = None,
         tls: ssl.SSLContext | None = None,
-        routes: Sequence[BaseRoute] = (),
-        admit: Admit | None = None,
+        site: Callable[[], Site] | None = None,
         max_connections: int = 128,
     ) -> None:
         """Take the address: ``host`` and ``port`` (0: any that is free), or the path of a socket, ``unix``.
 
-        ``routes``: what there is beside health. ``admit``: who may see it (app.py).
+        ``site`` makes what there is beside health; it is called by the thread of the door, for it may take a while.
         Raises: MissingExtra; DiskError if another has the address; BadOption if there is no such address.
         """
         if not is_installed():
             raise MissingExtra("the HTTP door needs packages that are not installed", hint=INSTALL)
         self._life, self._tls = life, tls
-        self._routes, self._admit, self._most = routes, admit, max_connections
+        self._site, self._most = site, max_connections
         self._file = None if unix is None else SocketFile(unix)
         self._sockets = _listen(host, port) if self._file is None else [self._file.socket]
         self._sockets[0].listen(_BACKLOG)
@@ -132,7 +131,7 @@ class HttpDoor:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(self._complain)
         config = uvicorn.Config(
-            app.build(self._life, self._routes, self._admit),
+            app.build(self._life, self._site() if self._site is not None else app.Site()),
             http=type("Visitor", (Visitor,), {"most": self._most}),
             ws="none",
             lifespan="off",

@@ -1,0 +1,133 @@
+"""Who visits: by a token (programs), by a session that a token began (browsers), or nobody in particular.
+
+A browser sends its cookie along with whatever a page of somebody else makes it send. So what changes something needs a
+sign that the page was ours: the token of the session in the form, or JSON, which no foreign page may send; and where
+the browser says which page it was, that counts. Where nobody has to log in, a name that is made to lead to this
+machine must not open it: only addresses and ``localhost`` are answered.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+import time
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from lamina.server.http.asking import Refused
+from lamina.server.security.gate import Gate
+from lamina.server.security.users import EVERYBODY, User
+
+COOKIE: Final = "lamina_session"
+IDLE_S: Final = 12 * 3600.0
+"""A session that is not used for so long is over."""
+MOST_SESSIONS: Final = 1000
+"""For one more the one goes that was not used for longest."""
+
+
+@dataclass(slots=True)
+class Session:
+    """Of one browser."""
+
+    id: str
+    user: User
+    form_token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    seen: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request: on whose behalf, and how that is known."""
+
+    user: User
+    session: Session | None = None
+    by_token: bool = False
+    address: str = ""
+
+
+class Access:
+    """Of one door. On its loop only."""
+
+    def __init__(self, gate: Gate, *, is_loopback: bool = True) -> None:
+        self.gate = gate
+        self._is_loopback = is_loopback
+        self._sessions: dict[str, Session] = {}
+
+    def visit(self, scope: Scope) -> Visit | None:
+        """Who that is; None: somebody who has to log in first. Raises: Refused for a host that is not ours."""
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        address = scope["client"][0] if scope.get("client") else ""
+        kind, _, token = headers.get(b"authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            user = self.gate.bearer(token.strip().encode()) if self.gate.is_needed else EVERYBODY
+            return None if user is None else Visit(user, by_token=True, address=address)
+        session = self._session(headers.get(b"cookie", ""))
+        if self.gate.is_needed:
+            return None if session is None else Visit(session.user, session, address=address)
+        if self._is_loopback and not _leads_here(headers.get(b"host", "")):
+            raise Refused(421, "wrong_host", "this server answers to addresses and localhost", "use 127.0.0.1")
+        return Visit(EVERYBODY, session, address=address)
+
+    def check_origin(self, scope: Scope) -> None:
+        """Of what changes something, and came without a token. Raises: Refused if another page sent it."""
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        site = headers.get(b"sec-fetch-site", "same-origin")
+        origin = headers.get(b"origin")
+        if site not in ("same-origin", "none") or (
+            origin is not None and urlsplit(origin).netloc.lower() != headers.get(b"host", "").lower()
+        ):
+            raise Refused(403, "forged", "another page sent this", "use the pages of this server, or a token")
+
+    def check_form(self, visit: Visit, token: object) -> None:
+        """Of a form. Raises: Refused unless it was made for this session."""
+        expected = visit.session.form_token if visit.session is not None else ""
+        if not expected or not isinstance(token, str) or not hmac.compare_digest(expected.encode(), token.encode()):
+            raise Refused(403, "forged", "this form was not made for you, or is too old", "open the page again")
+
+    def begin(self, user: User) -> Session:
+        """A new session."""
+        self._drop_old()
+        session = Session(secrets.token_urlsafe(32), user)
+        self._sessions[session.id] = session
+        return session
+
+    def end(self, session: Session) -> None:
+        self._sessions.pop(session.id, None)
+
+    def _session(self, cookie: str) -> Session | None:
+        try:
+            morsel = SimpleCookie(cookie).get(COOKIE)
+        except CookieError:
+            return None
+        session = self._sessions.get(morsel.value) if morsel is not None else None
+        if session is None or time.monotonic() - session.seen > IDLE_S:
+            return None
+        user = self.gate.user(session.user.name)
+        if user is None or user.digest != session.user.digest or user.is_expired(self.gate.now_ns()):
+            self.end(session)  # another token, other times: whoever it was has to log in anew
+            return None
+        session.user, session.seen = user, time.monotonic()
+        return session
+
+    def _drop_old(self) -> None:
+        now = time.monotonic()
+        for id in [id for id, one in self._sessions.items() if now - one.seen > IDLE_S]:
+            del self._sessions[id]
+        while len(self._sessions) >= MOST_SESSIONS:
+            del self._sessions[min(self._sessions, key=lambda one: self._sessions[one].seen)]
+
+
+def _leads_here(host: str) -> bool:
+    name = urlsplit(f"//{host}").hostname or ""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

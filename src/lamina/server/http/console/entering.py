@@ -1,0 +1,50 @@
+"""Logging in with a token, and out. A browser then has a session; the token itself is not kept in it."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from lamina.server.http import asking
+from lamina.server.http.access import COOKIE, Visit
+from lamina.server.http.console.acting import local
+from lamina.server.http.console.page import render, with_session
+from lamina.server.http.serving import Serving
+
+
+def routes(serving: Serving) -> list[Route]:
+    """``/login`` and ``/logout``."""
+    access = serving.access
+
+    async def show(request: Request) -> Response:
+        back = local(request.query_params.get("back", "/"))
+        if request.scope["visit"] is not None:
+            return RedirectResponse(back, 303)
+        return HTMLResponse(render("login.html", {"visit": None, "back": back, "is_wrong": False}))
+
+    async def enter(request: Request) -> Response:
+        access.check_origin(request.scope)
+        fields = await asking.form(request)
+        back, token = local(str(fields.get("back", "/"))), str(fields.get("token", ""))
+        user = access.gate.bearer(token.strip().encode()) if access.gate.is_needed else None
+        if user is None:
+            return HTMLResponse(render("login.html", {"visit": None, "back": back, "is_wrong": True}), 401)
+        visit = Visit(user, access.begin(user))
+        return with_session(RedirectResponse(back, 303), visit, request)
+
+    async def leave(request: Request) -> Response:
+        visit: Visit = request.scope["visit"]
+        access.check_origin(request.scope)
+        access.check_form(visit, (await asking.form(request)).get("form_token"))
+        if visit.session is not None:
+            access.end(visit.session)
+        response = RedirectResponse("/login", 303)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+        return response
+
+    return [
+        Route("/login", show, methods=["GET"]),
+        Route("/login", enter, methods=["POST"]),
+        Route("/logout", leave, methods=["POST"]),
+    ]

@@ -1,0 +1,110 @@
+"""Live pages: while somebody looks, the part of a page that changes is rendered anew and sent, if it did change.
+
+Who looks at the same page with the same rights shares one rendering. A browser that went away is noticed when the next
+one is sent to it, and one that does not read is not waited for: it gets the newest when it reads again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from lamina.errors import LaminaError
+from lamina.server.http import asking
+from lamina.server.http.access import Visit
+from lamina.server.http.asking import Refused
+from lamina.server.http.console.page import Page, render, values_of
+from lamina.server.http.serving import Serving
+
+EVERY_S: Final = 2.0
+MOST_LOOKING: Final = 32
+"""Live pages at the same time; the next one is told to come back later, and is a page that stands still."""
+_SILENT_S: Final = 15.0  # a sign of life, so that one who went away is noticed
+_KEPT: Final = 64  # renderings that are shared
+
+
+class Live:
+    """Of one door."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._looking = 0
+        self._rendered: dict[tuple[object, ...], tuple[float, asyncio.Task[str]]] = {}
+
+    def routes(self, pages: Iterable[Page]) -> list[Route]:
+        """``/live`` in front of the path of each."""
+        return [Route("/live" + page.path, self._endpoint(page), methods=["GET"]) for page in pages]
+
+    def _endpoint(self, page: Page):  # type: ignore[no-untyped-def]
+        async def answer(request: Request) -> Response:
+            given = asking.query(request)
+            visit: Visit = request.scope["visit"]
+            self._serving.place(visit).check_some(*page.right)
+            return self.stream(self._events(page, visit, given))
+
+        return answer
+
+    def stream(self, events: AsyncIterator[str]) -> Response:
+        """``events`` for one browser. Raises: Refused if there are too many already."""
+        if self._looking >= MOST_LOOKING:
+            raise Refused(503, "too_many", f"{MOST_LOOKING} pages are live already", "close some")
+        self._looking += 1
+
+        async def counted() -> AsyncIterator[str]:
+            try:
+                async for event in events:
+                    yield event
+            finally:
+                self._looking -= 1
+
+        return StreamingResponse(counted(), media_type="text/event-stream")
+
+    async def _events(self, page: Page, visit: Visit, given: Mapping[str, object]) -> AsyncIterator[str]:
+        last, said_at = "", time.monotonic()
+        yield "retry: 3000\n\n"
+        while True:
+            await asyncio.sleep(EVERY_S)
+            session = visit.session
+            if session is not None and self._serving.access.gate.is_needed:
+                user = self._serving.access.gate.user(session.user.name)
+                if user is None or user.is_expired(self._serving.access.gate.now_ns()):
+                    yield event("gone", "log in again")
+                    return
+            try:
+                shown = await self._shared(page, visit, given)
+            except LaminaError as error:
+                yield event("problem", str(error))
+                continue
+            if shown != last:
+                last, said_at = shown, time.monotonic()
+                yield event("live", shown)
+            elif time.monotonic() - said_at > _SILENT_S:
+                said_at = time.monotonic()
+                yield ": still here\n\n"
+
+    async def _shared(self, page: Page, visit: Visit, given: Mapping[str, object]) -> str:
+        key = (page.path, visit.user.name, tuple(sorted(given.items(), key=str)))
+        now = time.monotonic()
+        at, task = self._rendered.get(key, (-EVERY_S, None))
+        if task is None or now - at >= EVERY_S * 0.9:
+            if len(self._rendered) >= _KEPT:
+                self._rendered.clear()
+            # Forms of a live part would have the token of another session: so there are none in it.
+            task = asyncio.create_task(self._render(page, Visit(visit.user, None, True, visit.address), given))
+            self._rendered[key] = now, task
+        return await asyncio.shield(task)
+
+    async def _render(self, page: Page, visit: Visit, given: Mapping[str, object]) -> str:
+        return render(page.template, await values_of(self._serving, page, visit, given), "live")
+
+
+def event(name: str, data: str) -> str:
+    """As a browser's EventSource reads it."""
+    lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
+    return f"event: {name}\n{lines}\n"

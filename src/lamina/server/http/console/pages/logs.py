@@ -1,0 +1,9 @@
+"""Pages of logs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lamina.server.http.console.page import Page
+
+PAGES: Final[tuple[Page, ...]] = ()

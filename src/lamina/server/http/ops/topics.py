@@ -1,0 +1,9 @@
+"""Operations on topics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lamina.server.http.operations import AnyOperation
+
+OPERATIONS: Final[tuple[AnyOperation, ...]] = ()
