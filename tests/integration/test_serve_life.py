@@ -27,6 +27,7 @@ import redis
 import lamina
 from integration.secured_server import certificates
 from integration.workq_server import HOST, LAMINA, START_S, Client, Server, add, job_id
+from lamina.cli.demo_server import Server as DemoServer
 from lamina.engines.store.api import Store
 
 _DOOR = re.compile(r"(workq|resp|http) on (unix:[^,]+|[\d.]+:\d+)")
@@ -438,3 +439,19 @@ def test_a_disk_that_is_full_at_the_start_is_told(tmp_path: Path) -> None:
         assert not any(tree(disk / "data").values()), "there are folders and locks, and nothing in them"
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize(("said", "state"), [("off", "leased"), ("on", "ready")])
+def test_jobs_that_are_worked_on_are_given_back_at_a_stop_where_that_is_wanted(
+    tmp_path: Path, said: str, state: str
+) -> None:
+    with DemoServer(tmp_path / "data", "--return-leases", said) as server:
+        with server.client() as lm:
+            id = lm.jobs.add("mail", b"x", ttl=600)
+            (leased,) = lm.jobs.lease_many("mail", most=1)
+            assert leased.id == id
+        server.stop()
+        server.start()
+        with server.client() as lm:
+            assert lm.jobs.show(id).state == state
+        server.stop()

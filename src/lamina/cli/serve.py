@@ -77,6 +77,7 @@ def _default(key: str) -> str:
 @click.option("--segment-bytes", metavar="BYTES", help="When a new file starts." + _default("jobs.segment_bytes"))
 @click.option("--segment-age-s", metavar="S", help="Start a new file also when the first record of one is so old.")
 @click.option("--clean-ms", metavar="MS", help="How often old segments are cleaned." + _default("jobs.clean_ms"))
+@click.option("--return-leases", metavar="on|off", help="At a stop, give leased jobs back at once.  [default: off]")
 @click.option(
     "--max-connections", metavar="N", help="More are told so and closed." + _default("server.max_connections")
 )

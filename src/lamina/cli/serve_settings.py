@@ -25,6 +25,7 @@ def to_settings(config: Config, *, force_restore: bool = False) -> Settings:
             folder=str(Path(data) / "jobs"),
             log=config.log_options("jobs"),
             clean_ms=config.number("jobs.clean_ms"),
+            returns_leases=config.is_on("jobs.return_leases"),
             reserve_bytes=config.number("server.reserve_bytes"),
         )
     return Settings(

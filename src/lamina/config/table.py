@@ -164,6 +164,15 @@ def _all() -> Iterable[Setting]:
         flag="--clean-ms",
         is_live=True,
     )
+    yield Setting(
+        section="jobs",
+        name="return_leases",
+        kind=kinds.FLAG,
+        default=False,
+        meaning="At an orderly stop, give jobs that are being worked on back, to be had again at once; "
+        "else their workers go on and report to the next start.",
+        flag="--return-leases",
+    )
     yield from _log("topics", "always", "sync", "segment_bytes", "segment_age_s")
     yield Setting(
         section="topics",

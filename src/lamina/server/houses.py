@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lamina.addresses import Address
+from lamina.errors import JobError
 from lamina.log.files import join
 from lamina.log.reserve import Reserve
 from lamina.server import restored
@@ -21,6 +22,7 @@ from lamina.server.listening import Door
 from lamina.server.settings import JobSettings, QueueSettings, Settings, StoreSettings, TopicSettings
 
 if TYPE_CHECKING:
+    from lamina.engines.jobs.engine import JobEngine
     from lamina.log.commit import Committer
     from lamina.log.writer import Log
     from lamina.server.resp.door import RespDoor
@@ -89,8 +91,23 @@ def jobs(settings: JobSettings, inside: Inside) -> Iterator[Served]:
         inside.jobs = inside.jobs_upkeep = None
         upkeep.stop()
         if is_orderly:
+            if settings.returns_leases:
+                _return_leases(engine)
             upkeep.checkpoint_at_stop()
         engine.close()
+
+
+def _return_leases(engine: JobEngine) -> None:
+    """Jobs that are being worked on are ready again; who works on one finds out when it reports."""
+    from lamina.engines.jobs.job import AT_LEASED
+
+    with engine.lock:
+        leased = [job.id for queue in engine.state.queues.values() for job in queue.lists[AT_LEASED]]
+    for id in leased:
+        with suppress(JobError):  # it was reported, or its time was up, just now
+            engine.release(id)
+    if leased:
+        logger.info("%d jobs that were being worked on are ready again", len(leased))
 
 
 def _log_of(log: object) -> Log | None:

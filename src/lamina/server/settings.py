@@ -25,6 +25,8 @@ class JobSettings:
     """None: jobs are kept in memory only."""
     log: LogOptions
     clean_ms: int = 300_000
+    returns_leases: bool = False
+    """At an orderly stop, jobs that are being worked on are ready again."""
     reserve_bytes: int = SIZE
     """Room that is kept for a full disk; 0: none."""
 

@@ -50,7 +50,8 @@ def document(operations: Iterable[AnyOperation]) -> dict[str, Any]:
     of_kind = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
-        paths.setdefault(each.path, {})[each.method.lower()] = _described(each, of_kind, components)
+        path = re.sub(r":\w+}", "}", each.path)  # {name:path} is how a route says that it may have slashes
+        paths.setdefault(path, {})[each.method.lower()] = _described(each, of_kind, components)
     return {
         "openapi": "3.1.0",
         "info": {

@@ -26,6 +26,7 @@ EVERY_S: Final = 2.0
 MOST_LOOKING: Final = 32
 """Live pages at the same time; the next one is told to come back later, and is a page that stands still."""
 _SILENT_S: Final = 15.0  # a sign of life, so that one who went away is noticed
+_STEP_S: Final = 0.25  # how soon it is noticed that the server stops
 _KEPT: Final = 64  # renderings that are shared
 
 
@@ -68,8 +69,7 @@ class Live:
     async def _events(self, page: Page, visit: Visit, given: Mapping[str, object]) -> AsyncIterator[str]:
         last, said_at = "", time.monotonic()
         yield "retry: 3000\n\n"
-        while True:
-            await asyncio.sleep(EVERY_S)
+        while await self._another():
             session = visit.session
             if session is not None and self._serving.access.gate.is_needed:
                 user = self._serving.access.gate.user(session.user.name)
@@ -87,6 +87,15 @@ class Live:
             elif time.monotonic() - said_at > _SILENT_S:
                 said_at = time.monotonic()
                 yield ": still here\n\n"
+
+    async def _another(self) -> bool:
+        """Wait until it is time again. False when the server stops: who looks must not hold that up."""
+        end = time.monotonic() + EVERY_S
+        while time.monotonic() < end:
+            if self._serving.inside.life.phase in ("stopping", "failed"):
+                return False
+            await asyncio.sleep(_STEP_S)
+        return True
 
     async def _shared(self, page: Page, visit: Visit, given: Mapping[str, object]) -> str:
         key = (page.path, visit.user.name, tuple(sorted(given.items(), key=str)))
