@@ -6,10 +6,10 @@ READY  := $(VENV)/.ready
 PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types layers unit mutants campaign soak abuse peers bench clean
+.PHONY: help run test check lint types layers unit mutants campaign soak abuse peers screenshots console-bench bench clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 
 # Set-up, redone when what it depends on changed. The compiled modules are built when there is a C compiler.
 COMPILED := src/lamina/log/_crc32c.h $(wildcard src/lamina/*/*.pyx src/lamina/*/*.pxd src/lamina/*/*/*.pyx src/lamina/*/*/*.pxd) \
@@ -63,6 +63,13 @@ soak: $(READY)  ## ten minutes of mixed load, and kill -9 every twenty seconds
 
 abuse: $(READY)  ## what others feel while one client misbehaves, 16 ways
 	@$(BIN)/python -m bench.abuse
+
+screenshots: $(READY)  ## pictures of every screen of the console, in .screenshots
+	@PYTHONPATH=tests:. $(BIN)/python -m browser.screenshots .screenshots
+
+console-bench: $(READY)  ## what the console costs a busy server, and how long its pages take on a full one
+	@$(BIN)/python -m bench.console_cost
+	@$(BIN)/python -m bench.console_size
 
 bench: $(READY)  ## all benchmarks, as ratios to the raw machine
 	@$(BIN)/python -m bench

@@ -41,6 +41,7 @@ LaminaError
     Prohibited                    one connection cannot both get and subscribe to the same queue
   NotAllowed                      who asks has not logged in, or may not do that
   NotReady            retryable   the server is being started or stopped
+  Busy                retryable   something of the kind is going on already
   WireError                       a client got something that is no answer
     Disconnected      retryable   the server is not there, or went away; what was asked may have been done
 
@@ -416,6 +417,13 @@ class NotReady(LaminaError):
     """The server is being started or stopped. Try again in a moment."""
 
     code = "not_ready"
+    retryable = True
+
+
+class Busy(LaminaError):
+    """Something of the kind is going on already. Nothing was changed."""
+
+    code = "busy"
     retryable = True
 
 

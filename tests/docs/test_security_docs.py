@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lamina import runs
 from lamina.engines.jobs import engine as jobs_engine
 from lamina.engines.queues.options import QueueOptions
 from lamina.engines.store.options import StoreOptions
@@ -130,6 +131,8 @@ BY_HAND = {
     "the name of a user": "a pattern in users.py",
 }
 OF_HTTP = {"connections", "head of a request", "time to ask for something", "TLS handshake, HTTP"}
+OF_HTTP |= {"body of a request", "fields of a form", "sessions of browsers", "a session that is not used", "live pages"}
+OF_HTTP |= {"of a list in one answer", "runs of the pipeline that are kept", "pages of reports that are kept"}
 
 
 def shown_limits() -> dict[str, str]:
@@ -152,6 +155,22 @@ def test_the_limits_of_the_http_door_are_those_in_the_code() -> None:
     assert shown["time to ask for something"] == f"{visitor.LOOK_S:.0f} s"
     http_door = pytest.importorskip("lamina.server.http.door")
     assert shown["TLS handshake, HTTP"] == f"{http_door._HANDSHAKE_S:.0f} s"
+
+
+def test_the_limits_of_the_api_and_the_console_are_those_in_the_code() -> None:
+    asking = pytest.importorskip("lamina.server.http.asking")
+    access = pytest.importorskip("lamina.server.http.access")
+    live = pytest.importorskip("lamina.server.http.console.live")
+    operations = pytest.importorskip("lamina.server.http.operations")
+    shown = shown_limits()
+    assert shown["body of a request"] == str(asking.MOST_BODY)
+    assert shown["fields of a form"] == str(asking.MOST_FIELDS)
+    assert shown["sessions of browsers"] == str(access.MOST_SESSIONS)
+    assert shown["a session that is not used"] == f"{access.IDLE_S / 3600:.0f} h"
+    assert shown["live pages"] == str(live.MOST_LOOKING)
+    assert shown["of a list in one answer"] == str(operations.Limit.__metadata__[0].le)
+    assert shown["runs of the pipeline that are kept"] == str(runs.MOST_KEPT)
+    assert shown["pages of reports that are kept"] == str(runs.MOST_PAGES)
 
 
 def test_the_page_says_how_many_letters_a_user_may_have() -> None:

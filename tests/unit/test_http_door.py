@@ -64,7 +64,9 @@ def test_ready_is_said_with_phase_and_percent_from_start_to_stop(life: Life, doo
         status, said = get(door, "/readyz")
         assert (status, said["phase"], said["percent"]) == (503, "restoring", 25.0)
         assert said["engines"]["jobs"]["done_bytes"] == 250
-        assert get(door, "/healthz")[0] == 200, "one that restores is alive"
+        status, said = get(door, "/healthz")
+        assert (status, said["phase"], said["percent"]) == (200, "restoring", 25.0), "one that restores is alive"
+        assert "estimate_s" in said
     life.ready()
     status, said = get(door, "/readyz")
     assert (status, said["is_ready"], said["percent"]) == (200, True, 100.0)

@@ -9,6 +9,7 @@ import click
 
 from lamina.cli.asking import confirm, dry_run, yes
 from lamina.cli.main import EXIT_DAMAGE
+from lamina.cli.recorded import recorded
 from lamina.cli.render import as_json, counted, err, out, print_json, print_table, progress_bar
 from lamina.units import show_bytes, show_time
 
@@ -47,8 +48,8 @@ def make(data: str, to: str, verify: bool, full: bool, moved: bool, as_json: boo
     """
     from lamina.pipeline.backing.making import back_up
 
-    with progress_bar("backing up") as progress:
-        report = back_up(data, to, verify=verify, is_full=full, is_moved=moved, progress=progress)
+    with recorded("backing up", data, "backup") as run:
+        report = run.done(back_up(data, to, verify=verify, is_full=full, is_moved=moved, progress=run.progress))
     for note in report.notes:
         err.print(f"note: {note}", markup=False)
     if as_json:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from lamina.cli.pipeline import of_pipeline
-from lamina.cli.render import err, out, print_json, progress_bar
+from lamina.cli.recorded import recorded
+from lamina.cli.render import err, out, print_json
 from lamina.units import show_bytes, show_time
 
 
@@ -32,17 +33,19 @@ def asof(
     """
     from lamina.pipeline.jobs.asof import as_of
 
-    with progress_bar("going back") as progress:
-        report = as_of(
-            data,
-            moment,
-            view=view,
-            to=to,
-            restore=restore,
-            engine=engine,
-            master=master,
-            conf=conf,
-            progress=progress,
+    with recorded("going back", data) as run:
+        report = run.done(
+            as_of(
+                data,
+                moment,
+                view=view,
+                to=to,
+                restore=restore,
+                engine=engine,
+                master=master,
+                conf=conf,
+                progress=run.progress,
+            )
         )
     for note in report.notes:
         err.print(f"note: {note}", markup=False)

@@ -6,7 +6,8 @@ import click
 
 from lamina.cli.main import EXIT_DAMAGE
 from lamina.cli.pipeline import of_pipeline
-from lamina.cli.render import out, print_json, print_table, progress_bar
+from lamina.cli.recorded import recorded
+from lamina.cli.render import out, print_json, print_table
 from lamina.units import show_bytes, show_time
 
 
@@ -16,12 +17,12 @@ from lamina.units import show_bytes, show_time
 def audit(data: str, engine: str, master: str | None, conf: dict[str, str], export: str | None, as_json: bool) -> int:
     """Prove that every completed job was added, every acknowledged message was sent, no id is there twice, and so on.
 
-    Changes nothing, and works beside a server. Exit 0: nothing is violated; 6: something is.
+    Changes no log, and works beside a server. Exit 0: nothing is violated; 6: something is.
     """
     from lamina.pipeline.jobs.audit import audit
 
-    with progress_bar("auditing") as progress:
-        report = audit(data, engine=engine, master=master, conf=conf, export=export, progress=progress)
+    with recorded("auditing", data) as run:
+        report = run.done(audit(data, engine=engine, master=master, conf=conf, export=export, progress=run.progress))
     if as_json:
         print_json(report.as_dict())
         return 0 if report.is_sound else EXIT_DAMAGE

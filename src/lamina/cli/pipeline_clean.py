@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from lamina.cli.pipeline import of_pipeline
-from lamina.cli.render import out, print_json, progress_bar
+from lamina.cli.recorded import recorded
+from lamina.cli.render import out, print_json
 from lamina.units import parse_time, show_bytes
 
 
@@ -23,8 +24,10 @@ def clean(
     from lamina.pipeline.jobs.clean import clean
 
     now = None if moment is None else parse_time(moment)
-    with progress_bar("cleaning") as progress:
-        report = clean(data, engine=engine, master=master, conf=conf, progress=progress, now=now, dry_run=dry_run)
+    with recorded("cleaning", data) as run:
+        report = run.done(
+            clean(data, engine=engine, master=master, conf=conf, progress=run.progress, now=now, dry_run=dry_run)
+        )
     if as_json:
         print_json(report.as_dict())
         return 0

@@ -6,7 +6,8 @@ import click
 
 from lamina.cli.asking import dry_run
 from lamina.cli.pipeline import of_pipeline
-from lamina.cli.render import print_json, progress_bar
+from lamina.cli.recorded import recorded
+from lamina.cli.render import print_json
 
 
 @click.command(short_help="Store: merge rotated files into sorted ones.")
@@ -27,8 +28,8 @@ def compact(data: str, engine: str, master: str | None, conf: dict[str, str], dr
 
         would_compact(folder_of(data, to_change=True), as_json)
         return 0
-    with progress_bar("compacting") as progress:
-        report = compact(data, engine=engine, master=master, conf=conf, progress=progress)
+    with recorded("compacting", data) as run:
+        report = run.done(compact(data, engine=engine, master=master, conf=conf, progress=run.progress))
     if as_json:
         print_json(report.as_dict())
     else:

@@ -6,7 +6,8 @@ import click
 
 from lamina.cli.asking import dry_run
 from lamina.cli.pipeline import of_pipeline
-from lamina.cli.render import out, print_json, progress_bar
+from lamina.cli.recorded import recorded
+from lamina.cli.render import out, print_json
 from lamina.units import parse_duration, parse_time, show_bytes
 
 
@@ -36,16 +37,18 @@ def dump(
     if dry_run:
         _would_dump(data, force, as_json)
         return 0
-    with progress_bar("folding") as progress:
-        report = dump(
-            data,
-            engine=engine,
-            master=master,
-            conf=conf,
-            progress=progress,
-            now=None if moment is None else parse_time(moment),
-            ttl=0 if ttl is None else int(parse_duration(ttl)),
-            force=force,
+    with recorded("folding", data) as run:
+        report = run.done(
+            dump(
+                data,
+                engine=engine,
+                master=master,
+                conf=conf,
+                progress=run.progress,
+                now=None if moment is None else parse_time(moment),
+                ttl=0 if ttl is None else int(parse_duration(ttl)),
+                force=force,
+            )
         )
     if as_json:
         print_json(report.as_dict())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from lamina.cli.pipeline import of_pipeline
-from lamina.cli.render import err, out, print_json, progress_bar
+from lamina.cli.recorded import recorded
+from lamina.cli.render import err, out, print_json
 from lamina.units import parse_bytes, parse_duration, show_bytes
 
 
@@ -51,26 +52,28 @@ def export(
     from lamina.pipeline.jobs.export import export
 
     names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-    with progress_bar("exporting") as progress:
-        report = export(
-            data,
-            to,
-            view=view,
-            columns=names,
-            engine=engine,
-            master=master,
-            conf=conf,
-            incremental=incremental,
-            format=format,
-            topic=topic,
-            since=since,
-            until=until,
-            merge_below=parse_bytes(merge_below),
-            consumer=consumer,
-            consumer_expiry_s=parse_duration(consumer_expiry),
-            allow_gaps=allow_gaps,
-            moved=moved,
-            progress=progress,
+    with recorded("exporting", data) as run:
+        report = run.done(
+            export(
+                data,
+                to,
+                view=view,
+                columns=names,
+                engine=engine,
+                master=master,
+                conf=conf,
+                incremental=incremental,
+                format=format,
+                topic=topic,
+                since=since,
+                until=until,
+                merge_below=parse_bytes(merge_below),
+                consumer=consumer,
+                consumer_expiry_s=parse_duration(consumer_expiry),
+                allow_gaps=allow_gaps,
+                moved=moved,
+                progress=run.progress,
+            )
         )
     for gap in report.gaps:
         err.print(f"not exported: records of {gap['log']}, {gap['why']}", markup=False)

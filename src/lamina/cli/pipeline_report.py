@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from lamina.cli.pipeline import of_pipeline
-from lamina.cli.render import err, out, print_json, progress_bar
+from lamina.cli.recorded import recorded
+from lamina.cli.render import err, out, print_json
 from lamina.units import show_bytes
 
 
@@ -32,17 +33,19 @@ def report(
     """
     from lamina.pipeline.jobs.report import report
 
-    with progress_bar("reading") as progress:
-        summary = report(
-            data,
-            to,
-            engine=engine,
-            master=master,
-            conf=conf,
-            since=since,
-            until=until,
-            bucket=bucket,
-            progress=progress,
+    with recorded("reading", data) as run:
+        summary = run.done(
+            report(
+                data,
+                to,
+                engine=engine,
+                master=master,
+                conf=conf,
+                since=since,
+                until=until,
+                bucket=bucket,
+                progress=run.progress,
+            )
         )
     if summary.damage:
         err.print(f"{summary.damage:,} places cannot be read: the page names them", markup=False)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Final, NamedTuple
 
 from lamina.clock import Clock
@@ -17,6 +18,7 @@ from lamina.log import kernel
 from lamina.log.files import Files, join
 from lamina.log.formats import Format
 from lamina.log.index import State
+from lamina.log.measured import Measured
 from lamina.log.naming import Family, FileName, parse
 from lamina.log.options import LogOptions
 from lamina.log.recovery import Recovered
@@ -39,7 +41,7 @@ class Call(NamedTuple):
     """Seconds after the write by which it has to be synced; 0: before it is answered; None: whenever."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LogStats:
     """What a log did since it was opened."""
 
@@ -51,6 +53,13 @@ class LogStats:
     rotations: int = 0
     failed_rotations: int = 0
     """Times a full file went on growing because no new one could be made."""
+    measured: Measured = field(default_factory=Measured)
+    """What writing costs; several logs may share it."""
+
+    def measure_with(self, measured: Measured) -> None:
+        """Have it measured together with other logs. For who has just opened the log, and writes nothing meanwhile."""
+        self.measured.move_to(measured, self)
+        self.measured = measured
 
 
 class Tail:
@@ -125,13 +134,14 @@ class Tail:
     def _append(self, segment: ActiveSegment, data: memoryview, calls: Sequence[Call]) -> None:
         stamp = calls[0].first - 1
         mark = self._watermark_at(stamp, segment)
+        began = perf_counter()
         try:
             records = data[calls[0].start : calls[-1].end]
             segment.append(mark, records) if mark else segment.append(records)
         except AppendFailed as failed:
             self._keep_whole_calls(segment, stamp, mark, calls, failed)
             raise from_os(failed.cause, "write to the file", segment.file.path) from failed
-        self._note(segment, stamp, mark, calls)
+        self._note(segment, stamp, mark, calls, perf_counter() - began)
 
     def _keep_whole_calls(
         self, segment: ActiveSegment, stamp: int, mark: bytes, calls: Sequence[Call], failed: AppendFailed
@@ -146,7 +156,7 @@ class Tail:
         if not segment.cut_back(segment.size + end):
             raise self._failed("cut back a failed write", failed.cause) from failed
         if kept:
-            self._note(segment, stamp, mark, kept)
+            self._note(segment, stamp, mark, kept, 0.0)
 
     def _watermark_at(self, stamp: int, segment: ActiveSegment) -> bytes:
         """What to write before a call: a watermark when the synced position moved, and at the head of a file.
@@ -157,8 +167,8 @@ class Tail:
             return b""
         return kernel.encode_many(stamp, (self._format.watermark(self.synced),))
 
-    def _note(self, segment: ActiveSegment, stamp: int, mark: bytes, calls: Sequence[Call]) -> None:
-        """Bring up to date what is known of the file and of the log."""
+    def _note(self, segment: ActiveSegment, stamp: int, mark: bytes, calls: Sequence[Call], seconds: float) -> None:
+        """Bring up to date what is known of the file and of the log. ``seconds``: that the write took."""
         index, stats = segment.index, self.stats
         if mark:
             index.note(stamp, index.bytes)
@@ -180,10 +190,13 @@ class Tail:
         self.written = index.last_data = last
         stats.calls += len(calls)
         stats.records += records
-        stats.bytes += calls[-1].end - calls[0].start
+        size = calls[-1].end - calls[0].start
+        stats.bytes += size
         stats.writes += 1
+        now = self._clock.monotonic()
+        stats.measured.wrote(stats, records, size, seconds, now)
         if due is not None:
-            by = self._clock.monotonic() + due
+            by = now + due
             self.sync_by = by if self.sync_by is None else min(by, self.sync_by)
 
     def _drop(self, segment: ActiveSegment) -> None:
@@ -320,11 +333,13 @@ class Tail:
         """Raises: LogFailed, and must not be called again: the pages that failed may be gone from memory too."""
         segment = self._active
         if segment is not None and (segment.synced_bytes < segment.size or segment.was_cut):
+            began = perf_counter()
             try:
                 segment.sync()
             except OSError as error:
                 raise self._failed("sync the file", error) from error
             self.stats.syncs += 1
+            self.stats.measured.synced(self.stats, perf_counter() - began, self._clock.monotonic())
             self._keep_index(segment)
         self.sync_by = None
         self.synced = self.written
@@ -372,6 +387,7 @@ class Tail:
 
     def abandon(self) -> None:
         """Let the file go as it is."""
+        self.stats.measured.forget(self.stats)
         if self._active is not None:
             self._active.file.close()
             self._active = None

@@ -106,6 +106,7 @@ def _live(
         restored.watch_disk(life, settings.data)
         for warning in open_to_others(settings.data):
             logger.warning("%s", warning)
+    _keep_history(inside, settings.data, opened)
     handles.spare_the_collector()
 
     def ready() -> None:
@@ -140,6 +141,25 @@ def _open_audit(inside: Inside, data: str, opened: ExitStack) -> None:
         logger.warning("no audit log, so that nothing can be changed over HTTP: %s", error)
     else:
         opened.callback(close)
+
+
+def _keep_history(inside: Inside, data: str | None, opened: ExitStack) -> None:
+    """Until the doors are closed: what is noted then is of engines that are still open."""
+    from lamina.server import measures
+    from lamina.server.history import History, Sampler
+
+    history, measured = History(data), measures.of(inside)
+    measured.continue_from(history.last_counters())
+    inside.history = history
+    sampler = Sampler(history, lambda: measures.vitals(inside), measured.counters)
+
+    def close() -> None:
+        sampler.stop()
+        inside.history = None
+        history.close()
+
+    opened.callback(close)
+    sampler.start()
 
 
 def _open_http(

@@ -17,7 +17,7 @@ from lamina.clock import Clock, SystemClock
 from lamina.log.files import Files, join
 from lamina.log.folders import folder_name
 from lamina.log.options import LogOptions
-from lamina.log.sync import ALWAYS
+from lamina.log.sync import ALWAYS, Level
 from lamina.log.writer import Log
 from lamina.units import MIB
 
@@ -71,18 +71,19 @@ class Audit:
             target=target,
             asked=dict(asked),
         )
-        self.log.append(msgspec.json.encode(entry))
+        self.log.append(msgspec.json.encode(entry), until=Level.SYNCED)
         return entry
 
     def end(self, begun: Entry, outcome: str, told: str = "") -> None:
         """Write down how it ended. Raises: as ``begin``."""
         ended = msgspec.structs.replace(begun, time_ns=self._clock.now_ns(), outcome=outcome, told=told)
-        self.log.append(msgspec.json.encode(ended))
+        self.log.append(msgspec.json.encode(ended), until=Level.SYNCED)
 
     def newest(self, most: int = 100, before_ns: int | None = None) -> Iterator[Entry]:
         """Records, the newest first. Raises: Corruption, DiskError."""
         for record in islice(self.log.reader.backwards(until=before_ns), most):
-            yield msgspec.json.decode(record.payload, type=Entry)
+            # By its place in the log, which grows from record to record: so a page ends where the next begins.
+            yield msgspec.structs.replace(msgspec.json.decode(record.payload, type=Entry), time_ns=record.time_ns)
 
     def close(self) -> None:
         self.log.close()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Protocol, cast
 
+from lamina.server.refusals import TOO_MANY, Refusals
 from lamina.server.turns import SHARE_S, Turns
 
 _MOST_WAITING = 1 << 20  # bytes behind a command that waits; a client that sends more is not read until it goes on
@@ -25,6 +26,7 @@ _LOOK_EACH = 15  # commands, or one: how often the clock is looked at
 _MOST_HELD = 8  # turns of a client whose answers wait for the disk
 _LINGER_S = 2.0  # how long a client that is being closed may take to see it
 _BREATH_S = 0.01  # between two pieces that are read from it meanwhile
+_MINUS = 45  # how an answer begins that refuses something
 _MOST_UNSENT = 1 << 20  # bytes of answers that are made before some are handed over
 
 
@@ -40,6 +42,9 @@ class Door(Protocol):
     loop: asyncio.AbstractEventLoop
     max_connections: int
     turns: Turns
+    refusals: Refusals
+    accepted: int
+    """Connections, since the door was opened."""
 
     @property
     def connections(self) -> set[Any]: ...
@@ -102,10 +107,12 @@ class Client:
         self.transport = transport = cast(asyncio.Transport, transport)
         self.is_tls = transport.get_extra_info("sslcontext") is not None
         if len(self.door.connections) >= self.door.max_connections:
+            self.door.refusals.note(TOO_MANY)
             transport.write(self._too_many)
             transport.close()
             return
         self.door.connections.add(self)
+        self.door.accepted += 1
         keep_alive(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -242,6 +249,8 @@ class Client:
         self.out.append(reply)
         self.rests.append(rest)
         self.unsent += len(reply)
+        if reply and reply[0] == _MINUS:
+            self.door.refusals.said(reply)
 
     def taken(self) -> tuple[list[bytes], list[Any]]:
         """What there is to say, taken over by the caller."""

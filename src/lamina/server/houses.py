@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lamina.addresses import Address
-from lamina.errors import JobError
+from lamina.errors import JobError, StorageError
 from lamina.log.files import join
 from lamina.log.reserve import Reserve
 from lamina.server import restored
@@ -103,9 +103,13 @@ def _return_leases(engine: JobEngine) -> None:
 
     with engine.lock:
         leased = [job.id for queue in engine.state.queues.values() for job in queue.lists[AT_LEASED]]
-    for id in leased:
-        with suppress(JobError):  # it was reported, or its time was up, just now
-            engine.release(id)
+    try:
+        for id in leased:
+            with suppress(JobError):  # it was reported, or its time was up, just now
+                engine.release(id)
+    except StorageError as error:  # they are, once the time of their leases is up
+        logger.warning("jobs that were being worked on stay leased: %s", error)
+        return
     if leased:
         logger.info("%d jobs that were being worked on are ready again", len(leased))
 

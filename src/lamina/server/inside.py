@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from lamina.engines.topics.topics import Topics
     from lamina.engines.topics.upkeep import Upkeep as TopicUpkeep
     from lamina.server.audit import Audit
+    from lamina.server.history import History
+    from lamina.server.measures import Measures
     from lamina.server.resp.door import RespDoor
     from lamina.server.workq.door import WorkqDoor
 
@@ -55,8 +57,12 @@ class Inside:
         """The store, if it was used since the start; it is made by its first use."""
         self.workq: WorkqDoor | None = None
         self.resp: RespDoor | None = None
+        self.measures: Measures | None = None
+        """What is measured (measures.of makes it)."""
         self.audit: Audit | None = None
         """None: there is no data folder, or it is not open yet; then nothing can be changed over HTTP."""
+        self.history: History | None = None
+        """None: before the engines are open, and after the doors are closed."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def opened(self, loop: asyncio.AbstractEventLoop, doors: Sequence[object]) -> None:

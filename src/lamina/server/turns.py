@@ -7,9 +7,12 @@ has taken its share, those with more than a little wait in a line, and each furt
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from time import perf_counter
 from typing import Final, Protocol
+
+logger = logging.getLogger("lamina.server")
 
 SHARE_S: Final = 0.0005
 """How long clients are worked for before the loop looks who else has come, and how long one of them is at a time."""
@@ -21,6 +24,8 @@ class Working(Protocol):
     is_in_line: bool
 
     def work(self) -> None: ...
+
+    def hang_up(self) -> None: ...
 
 
 class Turns:
@@ -56,7 +61,11 @@ class Turns:
         for _ in range(len(line)):
             client = line.popleft()
             client.is_in_line = False
-            client.work()
+            try:
+                client.work()
+            except Exception:  # a mistake of ours, or no memory: those behind it in the line must have their turn
+                logger.exception("a client is sent away")
+                client.hang_up()
             if perf_counter() >= until:
                 break
         if line and not self._is_scheduled:

@@ -9,12 +9,15 @@ cdef class JobEngine(logged.Logged):
     cdef public machine.State state
     cdef public long long evicted, checkpointed, replayed, ahead
     cdef public long long _known_due, _stuck_until
+    cdef public dict counts
+    cdef public list waits
     cdef long long _now(self) except? -1
     cdef _look_at_due(self)
     cdef long long _next_due(self)
     cdef long long _log(self, typed.Job job, int kind, bytes result=*) except? -1
     cdef long long _note(self, typed.Job job, int kind, long long number=*, bytes text=*) except? -1
-    @cython.locals(position="long long")
+    cdef typed.Counts _counts(self, typed.Queue queue)
+    @cython.locals(position="long long", waited="long long", counts=typed.Counts)
     cdef long long _start(self, typed.Job job) except? -1
     @cython.locals(state=machine.State, queue=typed.Queue, job=typed.Job)
     cdef tuple _hand_out(self, object names, long long most)

@@ -3,12 +3,16 @@ cimport cython
 
 cdef class JobList
 
+cdef class Counts:
+    cdef public long long added, leased, completed, again, failed, timed_out, dead, waited
+
 cdef class Queue:
     cdef public str name
     cdef public bint is_paused
     cdef public list lists
     cdef public dict uniques
     cdef readonly JobList ready
+    cdef public Counts counts
 
 cdef class Job:
     cdef public bytes id

@@ -47,6 +47,7 @@ class CleanReport:
     """Segments that are not worth a visit yet, or that are held."""
     held: int = 0
     """Segments that a consumer has yet to read."""
+    freed_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -162,6 +163,7 @@ class Cleaner:
         done = rewrite.drop_records(engine.files, engine.folder, name, NUMBERED, keep, before_commit=commit)
         report.visited += 1
         report.kept += done.kept
+        report.freed_bytes += done.bytes_before - done.bytes_after
         report.dropped += done.dropped
         report.removed += done.is_removed
         report.rewritten += bool(done.dropped) and not done.is_removed

@@ -8,6 +8,7 @@ Threads: every method is safe from any thread.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -16,13 +17,14 @@ from lamina.clock import Clock, SteadyClock, SystemClock
 from lamina.engines import logged
 from lamina.engines.jobs import codec, loading
 from lamina.engines.jobs.core import State, backed_off
-from lamina.engines.jobs.job import AT_FAILED, AT_LEASED, AT_READY, FAILED, MS, NEVER, Job, Queue
+from lamina.engines.jobs.job import AT_FAILED, AT_LEASED, AT_READY, FAILED, MS, NEVER, Counts, Job, Queue
 from lamina.engines.jobs.volatile import VolatileLog
 from lamina.engines.jobs.waiting import LeaseWaiter, Results, ResultWaiter, Workers, best_of
 from lamina.errors import StorageError
 from lamina.log.commit import Committer
 from lamina.log.files import Files
 from lamina.log.files.real import RealFiles
+from lamina.log.measured import WAIT_BOUNDS
 from lamina.log.options import LogOptions
 from lamina.log.sync import interval
 from lamina.log.writer import Log
@@ -30,6 +32,7 @@ from lamina.log.writer import Log
 _TOLD_IN_NOTES = ((), (codec.START, codec.TIMEOUT), (codec.START, codec.TIMEOUT, codec.COMPLETE, codec.FAIL))
 _PAUSE_NS = 1000 * MS  # before what the disk refused is tried again
 _MOST_LEASED_BYTES = 4 << 20  # payloads of one lease; the first job is handed out whatever its size
+_WAITS = tuple(int(bound * 1e9) for bound in WAIT_BOUNDS)
 _MOST_PER_TICK = 1000  # what falls due at once is done in pieces, so that nobody waits long for the lock
 
 DEFAULT_OPTIONS = LogOptions(sync=interval(1000))
@@ -45,6 +48,8 @@ class JobEngine(logged.Logged):
         self.files = files
         self.state = State()
         self.evicted = 0  # unprocessed jobs that expired since the start
+        self.counts: dict[str, Counts] = {}  # by the name of the queue, since the start
+        self.waits = [0] * (len(_WAITS) + 1)  # leases, by how long the job had been ready (measured.WAIT_BOUNDS)
         self.workers = Workers()
         self.results = Results()
         self.on_due: Callable[[], None] | None = None
@@ -116,6 +121,8 @@ class JobEngine(logged.Logged):
             job = state.add(position, id, name, ttr, ttl, priority, max_attempts, max_fails, payload, time, now)
             if traits is not None:
                 state.set_traits(job, backoff, unique)
+            counts = self._counts(queue)
+            counts.added += 1
             if job.at == AT_READY:
                 self._serve(queue)
             self._look_at_due()
@@ -128,6 +135,8 @@ class JobEngine(logged.Logged):
             if id in self.state.jobs:
                 raise errors.DuplicateJob("Duplicate job")
             job = self.state.add(now, id, name, ttr, 0, priority, 0, 0, payload, None, now)
+            counts = self._counts(job.queue)
+            counts.added += 1
             self._serve(job.queue)
             return job
 
@@ -199,6 +208,8 @@ class JobEngine(logged.Logged):
             job = self._unprocessed(id)
             position = self._log(job, codec.COMPLETE, result)
             self.state.complete(position, job, result)
+            counts = self._counts(job.queue)
+            counts.completed += 1
             self.results.tell(job)
             return 0 if job.is_foreground else position
 
@@ -207,16 +218,20 @@ class JobEngine(logged.Logged):
         with self.lock:
             self._now()
             job = self._unprocessed(id)
+            counts = self._counts(job.queue)
             has_attempts = not job.max_attempts or job.attempts < job.max_attempts
             if job.max_fails > job.fails + 1 and has_attempts and not for_good:
                 delay = backed_off(job, job.fails + 1)
                 self.state.timeout(self._log(job, codec.TIMEOUT), job)  # what workq can see of it
                 position = self._note(job, codec.RETRY, delay, result)
                 self.state.retry(position, job, delay, result)
+                counts.failed += 1
                 self._after_return(job)
             else:
                 position = self._log(job, codec.FAIL, result)
                 self.state.fail(position, job, result)
+                counts.failed += 1
+                counts.dead += 1
                 self.results.tell(job)
             return 0 if job.is_foreground else position
 
@@ -370,7 +385,10 @@ class JobEngine(logged.Logged):
         elif job.at == AT_LEASED:
             position = self._log(job, codec.TIMEOUT)
             self.state.timeout(position, job)
+            counts = self._counts(job.queue)
+            counts.timed_out += 1
             if job.is_processed:
+                counts.dead += 1
                 self.results.tell(job)
             else:
                 self._after_return(job)
@@ -401,8 +419,20 @@ class JobEngine(logged.Logged):
 
     def _start(self, job: Job) -> int:
         position = self._log(job, codec.START)
+        counts = self._counts(job.queue)
+        counts.leased += 1
+        if job.attempts or job.given_back:
+            counts.again += 1
+        waited = max(position - (job.ready_at or job.added), 0)
+        counts.waited += waited
+        self.waits[bisect_left(_WAITS, waited)] += 1
         self.state.start(position, job)
         return 0 if job.is_foreground else position
+
+    def _counts(self, queue: Queue) -> Counts:
+        if queue.counts is None:  # it is new, or the state was built anew
+            queue.counts = self.counts.setdefault(queue.name, Counts())
+        return queue.counts
 
     def _after_return(self, job: Job) -> None:
         """A job waits again."""

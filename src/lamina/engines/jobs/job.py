@@ -19,6 +19,23 @@ _UNSCHEDULED = -6795364578871345152  # the year 1 in workq's 64-bit nanoseconds,
 _CHUNK = 512
 
 
+class Counts:
+    """What happened to the jobs of one queue since the start. The engine keeps it, whatever becomes of the state."""
+
+    def __init__(self) -> None:
+        self.added = self.leased = self.completed = 0
+        self.again = 0
+        """Leases of jobs that had been leased before."""
+        self.failed = 0
+        """Attempts that a worker called failed, the last ones too."""
+        self.timed_out = 0
+        """Leases whose time had passed."""
+        self.dead = 0
+        """Jobs that failed for good."""
+        self.waited = 0
+        """Nanoseconds, of all leases: from ready to leased."""
+
+
 class Queue:
     """The jobs of one name, in a list for each place they can be in."""
 
@@ -28,6 +45,8 @@ class Queue:
         self.lists = [JobList() for _ in PLACES]
         self.ready = self.lists[AT_READY]
         self.uniques: dict[str, Job] = {}
+        self.counts: Counts | None = None
+        """Where what happens here is counted; None: nothing has happened yet."""
 
 
 class Job:

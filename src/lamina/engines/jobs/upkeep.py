@@ -14,6 +14,7 @@ from lamina.engines.jobs import checkpoint
 from lamina.engines.jobs.cleaner import Cleaner, CleanReport
 from lamina.engines.jobs.engine import JobEngine
 from lamina.errors import LaminaError
+from lamina.log.measured import Work
 from lamina.log.sync import Level
 from lamina.log.writer import Log
 
@@ -36,11 +37,14 @@ class Upkeep:
         self._thread: threading.Thread | None = None
         self._covered = -engine.replayed  # a start that is killed early, again and again, must not replay more and more
         self.cleaner = Cleaner(engine, self.checkpoint)
+        self.cleaned = Work()
 
     def clean(self, *, everything: bool = False) -> CleanReport:
         """One cycle of cleaning. Raises: Corruption, DiskFull, DiskError, LogFailed."""
         with self._at_work:
-            return self.cleaner.cycle(self._stop.is_set, everything=everything)
+            report = self.cleaner.cycle(self._stop.is_set, everything=everything)
+            self.cleaned.note(report.freed_bytes)
+            return report
 
     def clean_every(self, ms: int) -> None:
         """Clean so often from now on. Threads: any."""

@@ -31,8 +31,16 @@ class Workers:
 
     def __init__(self) -> None:
         self._by_name: dict[str, OrderedDict[LeaseWaiter, None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __bool__(self) -> bool:
+        return True  # also while nobody waits
 
     def add(self, waiter: LeaseWaiter) -> None:
+        self._count += 1
         for name in waiter.names:
             self._by_name.setdefault(name, OrderedDict())[waiter] = None
 
@@ -46,6 +54,7 @@ class Workers:
                 del waiting[waiter]
                 if not waiting:
                     del self._by_name[name]
+        self._count -= was_there
         return was_there
 
     def names(self) -> list[str]:

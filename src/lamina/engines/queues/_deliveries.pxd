@@ -11,11 +11,11 @@ cdef class Receiver:
 cdef class Deliveries:
     cdef public engines.QueueEngine engine
     cdef public object lock, _deleted
-    cdef public long long deleted_at
+    cdef public long long deleted_at, delivered, redelivered
     cdef public dict subscribers
     cpdef get(self, Receiver receiver, kinds.Queue queue)
     @cython.locals(engine=engines.QueueEngine, head=kinds.Message, position="long long")
     cpdef tuple acknowledge(self, Receiver receiver, kinds.Queue queue, bytes id)
-    cpdef _give(self, Receiver receiver, bytes rid, kinds.Message message)
+    cpdef _give(self, Receiver receiver, kinds.Queue queue, kinds.Message message)
     @cython.locals(receiver=Receiver)
     cpdef was_sent(self, kinds.Queue queue)

@@ -8,7 +8,8 @@ cdef class QueueEngine(logged.Logged):
     cdef dict __dict__
     cdef public states.State state
     cdef public object messages, keeper, options, files, restored
-    cdef public long long quota, expired
+    cdef public long long quota, expired, sent, sent_bytes, acknowledged, waited
+    cdef public list waits
     cdef public list _drawn
     cpdef bytes new_id(self)
     cpdef kinds.Queue _current(self, kinds.Queue queue)
@@ -18,7 +19,7 @@ cdef class QueueEngine(logged.Logged):
     cpdef tuple send(self, kinds.Queue queue, bytes body, bytes flags=*, long long ttl=*)
     @cython.locals(message=kinds.Message)
     cpdef head_now(self, kinds.Queue queue)
-    @cython.locals(message=kinds.Message)
+    @cython.locals(message=kinds.Message, waited="long long")
     cpdef acknowledge(self, kinds.Queue queue, bytes id)
     cpdef position_of(self, kinds.Queue queue)
     cpdef long long _ttl(self, kinds.Queue queue)

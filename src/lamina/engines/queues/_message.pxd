@@ -5,7 +5,7 @@ cdef class Message:
     cpdef bint has_expired(self, long long now, long long ttl)
 
 cdef class Queue:
-    cdef public bytes rid, rkey, sid, skey
+    cdef public bytes rid, rkey, sid, skey, given
     cdef public bint is_off, is_worn
     cdef public long long created_day, ttl, size
     cdef public list messages

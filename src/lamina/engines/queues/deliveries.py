@@ -45,6 +45,8 @@ class Deliveries:
         self.engine = engine
         self.lock = engine.lock
         self.subscribers: dict[bytes, Receiver] = {}
+        self.delivered = self.redelivered = 0
+        """Messages that were given since the start: for the first time, and once more, as far as that is known."""
         self.deleted_at = 0
         """Position of the deletion that is being told."""
         self._deleted: deque[tuple[bytes, int]] = deque()
@@ -76,7 +78,7 @@ class Deliveries:
                 del before.given[rid]
                 before.push(END, rid, None)
             self.subscribers[rid] = receiver
-            return self._give(receiver, rid, head)
+            return self._give(receiver, queue, head)
 
     def unsubscribe(self, receiver: Receiver, rid: bytes) -> None:
         """Nothing more of that queue; also for who gets from it."""
@@ -99,7 +101,7 @@ class Deliveries:
             if self.subscribers.get(rid) is receiver:
                 raise Prohibited("this connection has subscribed to the queue", hint="Q.UNSUB first")
             receiver.gets[rid] = None
-            return self._give(receiver, rid, self.engine.head_now(queue))
+            return self._give(receiver, queue, self.engine.head_now(queue))
 
     def acknowledge(self, receiver: Receiver, queue: Queue, id: bytes) -> tuple[Message | None, int]:
         """The message ``id`` was received. Returns what is next, which is given at once, and the position.
@@ -117,10 +119,18 @@ class Deliveries:
                 position = engine.acknowledge(queue, id)
             else:  # another receiver was quicker: it is gone, and nothing else goes for it
                 position = engine.position_of(queue)
-            return self._give(receiver, rid, engine.head_now(queue)), position
+            return self._give(receiver, queue, engine.head_now(queue)), position
 
-    def _give(self, receiver: Receiver, rid: bytes, message: Message | None) -> Message | None:
-        receiver.given[rid] = None if message is None else message.id
+    def _give(self, receiver: Receiver, queue: Queue, message: Message | None) -> Message | None:
+        if message is None:
+            receiver.given[queue.rid] = None
+            return None
+        receiver.given[queue.rid] = message.id
+        if queue.given == message.id:
+            self.redelivered += 1
+        else:
+            self.delivered += 1
+            queue.given = message.id
         return message
 
     def was_sent(self, queue: Queue) -> None:
@@ -136,7 +146,7 @@ class Deliveries:
                     except LaminaError as error:  # what was sent is stored all the same; the next one tries again
                         logger.warning("queue %s: its head cannot be pushed: %s", ids.handle(rid), error)
                         return
-                    if self._give(receiver, rid, head) is not None:
+                    if self._give(receiver, found, head) is not None:
                         receiver.push(MESSAGE, rid, head)
 
     def was_deleted(self, rid: bytes, position: int = 0) -> None:

@@ -28,6 +28,7 @@ from lamina.engines.queues.folding import FoldReport, FoldStopped
 from lamina.errors import StorageError, from_os
 from lamina.log import consumers, rewrite
 from lamina.log.files import Files, join
+from lamina.log.measured import Work
 from lamina.log.naming import STORED, parse
 from lamina.log.reader import Reader
 from lamina.log.sync import Level
@@ -118,6 +119,8 @@ class Dumper:
         self._keep_history_s = keep_history_s
         self._piece = piece
         self._removal: AbstractContextManager[object] = removal or engine.lock
+        self.dumped = Work()
+        self._removed_bytes = 0  # since the last dump began
         self._at_work = threading.Lock()
         self._stopper = Stopper()
         self._is_cancelled = threading.Event()
@@ -134,7 +137,9 @@ class Dumper:
             self._stopper = Stopper()  # before the look: then whoever cancels stops this one, or is seen
             if self._is_cancelled.is_set() and not at_stop:
                 return None
+            self._removed_bytes = 0
             report = self._dump()
+            self.dumped.note(self._removed_bytes - report.bytes)
         except FoldStopped:
             logger.info("a dump was given up")
             raise
@@ -220,6 +225,7 @@ class Dumper:
         with suppress(OSError):
             file = self._files.open(path, write=True)
             try:
+                self._removed_bytes += file.size()
                 for size in range(file.size() - self._piece, 0, -self._piece):
                     file.truncate(size)
                     self._is_cancelled.wait(_BETWEEN_S * self._piece / _PIECE)

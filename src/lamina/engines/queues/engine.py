@@ -12,6 +12,7 @@ Threads: every method is safe from any thread. Lock order: the engine's, then th
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Callable
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from lamina.engines.queues.options import DAY_S, QueueOptions
 from lamina.engines.queues.state import State
 from lamina.errors import BadOption, DiskFull, MessageTooLarge, NoMessage, QueueRefused, QuotaMet
 from lamina.log.files import Files
+from lamina.log.measured import WAIT_BOUNDS
 from lamina.log.positions import Position
 from lamina.log.reserve import Reserve
 from lamina.log.sync import Level
@@ -62,6 +64,12 @@ class QueueEngine(logged.Logged):
         self.quota = options.quota
         self.expired = restored.expired
         """Messages that expired since the start, and in it."""
+        self.sent = self.sent_bytes = self.acknowledged = 0
+        """Messages, and bytes of their bodies, since the start."""
+        self.waits = [0] * (len(WAIT_BOUNDS) + 1)
+        """Of those that were acknowledged: how long they had been there (measured.WAIT_BOUNDS)."""
+        self.waited = 0
+        """The same, in seconds, of all together."""
         self.messages: Any = MemoryMessages(self)
         """The store that has the messages."""
         self.keeper: Any = self
@@ -236,6 +244,8 @@ class QueueEngine(logged.Logged):
             self._check_room()
             id = self.new_id()
             position = messages.put(queue, Message(id, self.clock.now_ns() // _SECOND, flags, body, ttl))
+            self.sent += 1
+            self.sent_bytes += len(body)
             return id, position
 
     def _refuse_for_quota(self, queue: Queue) -> None:
@@ -269,6 +279,10 @@ class QueueEngine(logged.Logged):
             if message is None or message.id != id:
                 raise NoMessage
             position: int = self.messages.drop_head(queue)
+            waited = max(self.clock.now_ns() // _SECOND - message.ts, 0)
+            self.acknowledged += 1
+            self.waited += waited
+            self.waits[bisect_left(WAIT_BOUNDS, waited)] += 1
             return position
 
     def expire(self, queue: Queue) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from lamina.engines.queues import ids, migration_mark, store_files
 from lamina.engines.queues.journal.home import no_path
@@ -21,6 +21,9 @@ from lamina.engines.queues.store_reading import TORN_TAIL
 from lamina.errors import BadOption, Corruption, DiskError, from_os
 from lamina.log.files import File, Files, join
 from lamina.log.naming import STORED
+
+if TYPE_CHECKING:
+    from lamina.engines.queues.engine import QueueEngine
 
 _TRIES: Final = 5
 _NORMAL_WHILE_SERVED: Final = (TORN_TAIL, IGNORED_FILE)  # a record is being written, or a dump
@@ -101,12 +104,12 @@ class Looked:
         for queue in list(self.state.queues.values()):
             yield self.view(queue)
 
-    def messages(self, queue: Queue) -> list[Message]:
-        """What waits, in order, the marker included. Raises: DiskError."""
+    def messages(self, queue: Queue, most: int | None = None) -> list[Message]:
+        """What waits, in order, the marker included; or the first ``most``. Raises: DiskError."""
         if not self.layouts:
-            return list(queue.messages)
+            return list(queue.messages[:most])
         with no_path(queue.rid, "read"):
-            found, problem = waiting(self.files, self._folder_of(queue))
+            found, problem = waiting(self.files, self._folder_of(queue), most)
         if problem:
             self.warnings.append(f"queue {ids.handle(queue.rid)}: {problem}")
         return found
@@ -141,6 +144,17 @@ def look(
     is_served = files.lock_holder(join(folder, STORED.lock_name)) is not None
     warnings = [str(each) for each in restored.warnings if not (is_served and each.kind in _NORMAL_WHILE_SERVED)]
     return Looked(files, folder, restored.state, layouts, warnings)
+
+
+def look_at_served(engine: QueueEngine) -> Looked:
+    """The queues of an engine that is open in this process, as they are when each is asked for.
+
+    In the store ``journal`` what waits is read from files, without the engine's lock: what is not on disk yet is not
+    seen, and nothing is opened or healed by looking.
+    """
+    keeper = engine.keeper
+    layouts = () if keeper is engine else tuple(each for each in (keeper.layout, keeper.old_layout) if each is not None)
+    return Looked(engine.files, engine.folder, engine.state, layouts)
 
 
 def look_at_journals(files: Files, folder: str, state: State) -> Looked:

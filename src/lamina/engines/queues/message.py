@@ -63,6 +63,8 @@ class Queue:
         self.messages: list[Message] = []
         self.size = -1
         """In the store ``journal``: how many messages its folder holds, markers included; -1: nobody has looked yet."""
+        self.given: bytes | None = None
+        """Id of the message that was last given to a receiver."""
         self.is_worn = False
         """There: files hold what was received, and are to be cleaned."""
 

@@ -57,12 +57,15 @@ def peek(files: Files, folder: str) -> Peeked:
         return peeked
 
 
-def waiting(files: Files, folder: str) -> tuple[list[Message], str]:
-    """All messages that wait, in order, and what is odd about them. Raises: OSError, DiskError."""
+def waiting(files: Files, folder: str, most: int | None = None) -> tuple[list[Message], str]:
+    """All messages that wait, in order, or the first ``most``; and what is odd about them.
+
+    Raises: OSError, DiskError.
+    """
     with _opened(files, folder) as found:
         if found is None:
             return [], ""
-        messages = _held(found)
+        messages = _held(found, most)[:most]
         readable = [message for message in messages if message is not None]
         return readable, found.problem or (UNREADABLE if len(readable) < len(messages) else "")
 
@@ -143,7 +146,8 @@ def _open(files: Files, folder: str, id: str, stack: ExitStack) -> File | None:
     return file
 
 
-def _held(found: _Found) -> list[Message | None]:
+def _held(found: _Found, wanted: int | None = None) -> list[Message | None]:
+    """All that wait; ``wanted``: at least so many, if there are."""
     state, counted = found.state, found.is_counted
     held: list[Message | None] = []
     if found.read is not None:
@@ -153,10 +157,10 @@ def _held(found: _Found) -> list[Message | None]:
             most = state.write_msg - state.read_msg
         elif counted:
             most = state.read_count - state.read_msg
-        held += [each.message for each in extents(found.read, state.read_byte, end)[:most]]
-    if found.write is not None and not state.is_one_file:
+        held += [each.message for each in extents(found.read, state.read_byte, end, wanted)[:most]]
+    if found.write is not None and not state.is_one_file and (wanted is None or len(held) < wanted):
         end = state.write_byte if counted else None
-        held += [each.message for each in extents(found.write, 0, end)[: state.write_msg]]
+        held += [each.message for each in extents(found.write, 0, end, wanted)[: state.write_msg]]
     return held
 
 

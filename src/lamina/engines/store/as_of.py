@@ -63,6 +63,14 @@ def epoch_at(engine: StoreEngine, time_ns: int) -> int:
     return 0
 
 
+def readable(engine: StoreEngine) -> list[Catalog]:
+    """Catalogs, present and former, from which reads begin, oldest first: further back than the first none reaches.
+
+    Raises: Corruption, DiskError.
+    """
+    return _bases(engine)
+
+
 def _names(engine: StoreEngine) -> list[str]:
     try:
         return engine.files.list(engine.folder)

@@ -155,7 +155,7 @@ class Channel:
         name = parse(self.name)
         assert name is not None
         store = self._store
-        return Log.start(
+        log = Log.start(
             store.folder,
             name,
             last=self._last_ns,
@@ -168,6 +168,8 @@ class Channel:
             committer=store.committer,
             threaded=False,
         )
+        log.stats.measure_with(store.measured)
+        return log
 
     def close(self) -> None:
         with self._lock:

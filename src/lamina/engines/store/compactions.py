@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Final
 
 from lamina.engines.elsewhere import Stopper
 from lamina.engines.store import catalog as catalogs
@@ -29,11 +31,13 @@ from lamina.engines.store.engine import StoreEngine
 from lamina.engines.store.rotation import Rotated
 from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.view import Layer
-from lamina.errors import BadEntry, Stopped, StorageError
+from lamina.errors import BadEntry, LaminaError, Stopped, StorageError
+from lamina.log.measured import Work
 
 logger = logging.getLogger("lamina.store")
 
 Progress = Callable[[int, int], None]
+_KEPT: Final = 100  # runs that can be looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,23 @@ class CompactionReport:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A compaction that has ended, or that is going on."""
+
+    began_ns: int
+    ended_ns: int | None = None
+    """None: it is going on."""
+    report: CompactionReport | None = None
+    """What it did; None: nothing yet, or it did not come to its end."""
+    code: str = ""
+    """Of the error that ended it."""
+    error: str = ""
+    done: int = 0
+    """Of ``total``, while it is going on."""
+    total: int = 0
+
+
 class Compactions:
     """Of one store. Threads: safe from any thread; who comes second waits."""
 
@@ -65,8 +86,13 @@ class Compactions:
         self._stopper: Stopper | None = None
         self._is_stopped = self._is_compacting = False
         self._guard = threading.Lock()
+        self.compacted, self.cleaned = Work(), Work()
         self.last_at = engine.clock.monotonic()
         """When the last one ended."""
+        self.runs: deque[Run] = deque(maxlen=_KEPT)
+        """The last ones since the store was opened, oldest first."""
+        self.running: Run | None = None
+        """The one that is going on."""
 
     def compact(
         self, progress: Progress = lambda done, total: None, compact: Compact = compact_elsewhere
@@ -76,7 +102,7 @@ class Compactions:
         Durability: when it returns, the new catalog counts for good.
         Raises: Stopped if it was given up; StorageError: then the store is as it was, and the next one tries again.
         """
-        with self._one:
+        with self._one, self._told(progress) as tell:
             stopper = self._begin()
             engine = self._engine
             start = engine.clock.monotonic()
@@ -84,7 +110,7 @@ class Compactions:
                 self._is_compacting = True
                 engine.check_open()
                 if engine.is_untouched():
-                    return self._nothing()
+                    return tell.ended(self._nothing())
                 layers: list[Layer] = []
                 request = engine.request_rotation(lambda: layers.extend(engine.view.freeze()))
                 stopper.ends_by(lambda: request.fail(Stopped("the compaction was given up", hint="ask again")))
@@ -92,7 +118,9 @@ class Compactions:
                 stopper.ends_by(None)
                 if stopper.is_stopped:
                     raise Stopped("the compaction was given up", hint="ask again")
-                report = self._compact(rotated, layers, progress, stopper, start, compact)
+                report = tell.ended(self._compact(rotated, layers, tell.progress, stopper, start, compact))
+                if report.inputs:
+                    self.compacted.note(report.bytes_before - report.bytes_after)
                 logger.info(
                     "compaction %d: up to epoch %d, %d files with %d entries merged, %d entries live, %d bytes before, "
                     "%d after, %d parts kept, %d written, took %.1f s",
@@ -112,6 +140,20 @@ class Compactions:
                 self.last_at = engine.clock.monotonic()
                 with self._guard:
                     self._stopper, self._is_compacting = None, False
+
+    @contextmanager
+    def _told(self, progress: Progress) -> Iterator[_Telling]:
+        """Around a run: it can be looked at while it goes on, and afterwards."""
+        clock = self._engine.clock
+        telling = _Telling(self, progress, Run(clock.now_ns()))
+        try:
+            yield telling
+        except LaminaError as error:
+            telling.run = replace(telling.run, code=error.code, error=str(error))
+            raise
+        finally:
+            self.running = None
+            self.runs.append(replace(telling.run, ended_ns=clock.now_ns()))
 
     def _begin(self) -> Stopper:
         with self._guard:
@@ -255,6 +297,7 @@ class Compactions:
                 now_ns=engine.clock.now_ns(),
             )
             removed = frozenset(done.removed)
+            self.cleaned.note(done.bytes)
             if removed:
                 logger.info("clean-up: %d files removed, %d bytes", len(removed), done.bytes)
             with engine.lock:
@@ -305,3 +348,19 @@ class Compactions:
             finally:
                 with self._guard:
                     self._stopper = None
+
+
+class _Telling:
+    """How far a run is, for whoever looks."""
+
+    def __init__(self, compactions: Compactions, progress: Progress, run: Run) -> None:
+        self._compactions, self._progress = compactions, progress
+        self.run = compactions.running = run
+
+    def progress(self, done: int, total: int) -> None:
+        self.run = self._compactions.running = replace(self.run, done=done, total=total)
+        self._progress(done, total)
+
+    def ended(self, report: CompactionReport) -> CompactionReport:
+        self.run = replace(self.run, report=report)
+        return report

@@ -108,6 +108,8 @@ class StoreEngine(Settling):
                     self._counter.end(channel.number, wrote=written is not None)
                     if written is not None:
                         self._pending.append(written)
+                        self.written_sessions += 1
+                        self.written_entries += written.packed.length - 2  # without the marks of its begin and end
                 elif written is not None:
                     raise LogClosed(f"{self.folder}: the store was closed", hint="open it again")
                 session.is_ending = False

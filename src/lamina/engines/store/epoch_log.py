@@ -12,6 +12,7 @@ from lamina.log import index
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.formats import EPOCH
+from lamina.log.measured import Measured
 from lamina.log.naming import PWAL
 from lamina.log.options import LogOptions
 from lamina.log.sync import ALWAYS, Level
@@ -37,6 +38,8 @@ class EpochLog:
         self._files, self._folder, self._clock, self._committer = files, folder, clock, committer
         self._last_ns, self._head, self._was_rotated = last_ns, head, was_rotated
         self._log: Log | None = None
+        self.measured: Measured | None = None
+        """Where what it writes is counted, with what the channels write."""
         self._goes_to: str | None = None  # the name of the present file as soon as it can be renamed
         self._is_renamed = False  # it has it, but the folder is not synced
 
@@ -63,6 +66,8 @@ class EpochLog:
                 committer=self._committer,
                 threaded=False,
             )
+            if self.measured is not None:
+                self._log.stats.measure_with(self.measured)
             self._has_head = False
         if not self._has_head:
             self._log.append(self._head(), until=Level.SYNCED)

@@ -33,6 +33,7 @@ from lamina.engines.store.view import View
 from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, let_go_of_frames
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
+from lamina.log.measured import Measured
 from lamina.log.sync import Level
 
 logger = logging.getLogger("lamina.store")
@@ -81,6 +82,10 @@ class Settling:
         self.view = View(opened.gathered.layers, opened.gathered.storages)
         self.versions = Versions(codec.version(self.view.highest))
         self.channels: dict[int, Channel] = {}
+        self.measured = Measured()
+        """What writing the files of its channels and of epochs costs."""
+        self.written_sessions = self.written_entries = 0
+        """Since the store was opened; of epochs that were refused afterwards, too."""
         self.failure: LaminaError | None = None
         self.is_closed = False
         self.entries_read = opened.gathered.entries
@@ -103,6 +108,7 @@ class Settling:
         """The present epoch will be ended by the clock: who ends a session need not tell anybody."""
         self.switched_at = clock.monotonic()
         self.epoch_log = EpochLog(files, folder, clock, committer, opened.epochs.last_ns, self._head, self.was_rotated)
+        self.epoch_log.measured = self.measured
 
     def _head(self) -> bytes:
         with self.lock:

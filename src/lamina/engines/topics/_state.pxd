@@ -1,4 +1,7 @@
 # Types of state.py for the compiled twin. Without this file the same source runs as plain Python.
+cdef class Counts:
+    cdef public long long added, read
+
 cdef class State:
     cdef public object last_id, max_deleted, trimmed_to, let_go_to
     cdef public long long added, length

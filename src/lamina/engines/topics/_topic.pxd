@@ -7,6 +7,7 @@ cdef class Topic(logged.Logged):
     cdef dict __dict__
     cdef public states.State state
     cdef public tails.Tail tail
+    cdef public states.Counts counts
     cdef public dict waiters
     cdef public object _log, _first_of_now
     cdef public long long _now_ms, _max_payload, removed_at

@@ -27,6 +27,7 @@ from lamina.log import rewrite
 from lamina.log.commit import Committer
 from lamina.log.files import Files
 from lamina.log.formats import GROUP
+from lamina.log.measured import Measured
 from lamina.log.naming import TIMED, sort_out
 from lamina.log.options import LogOptions
 from lamina.log.positions import Position
@@ -72,6 +73,10 @@ class GroupLog(logged.Logged):
         self._open_log = open_log
         self._log: Log | None = None
         self._since = self._snapshot_bytes = 0
+        self.delivered = self.redelivered = 0
+        """Entries that consumers were given since it was opened: for the first time, and once more."""
+        self.compactions = self.compacted_bytes = 0
+        """How often the log was written anew, and the bytes that went."""
         self._cut_to: EntryId | None = None
         """The topic went back to here, and the log does not know it yet."""
 
@@ -117,6 +122,8 @@ class GroupLog(logged.Logged):
         log = self._open_log()
         try:
             self.log = self._log = log
+            if isinstance(self.topic.log, Log):
+                log.stats.measure_with(self.topic.log.stats.measured)
             self.journal = Journal(log, self.clock)
             self.rebuild()
             self.go_back()
@@ -124,6 +131,11 @@ class GroupLog(logged.Logged):
             self.log, self._log, self.journal = self._nothing, None, Journal(self._nothing, self.clock)
             log.close()
             raise
+
+    def measure_with(self, measured: Measured) -> None:
+        """Have what the log writes counted there."""
+        if self._log is not None:
+            self._log.stats.measure_with(measured)
 
     def close(self) -> None:
         """Write and sync everything. Raises: what kept records out of the log."""
@@ -222,12 +234,14 @@ class GroupLog(logged.Logged):
             # Invariant: the snapshot begins a file of its own, so that all before it may go.
             assert log.readable is None or log.readable[1] is None
             old = log.reader.segments()
-            size = 0
+            before, size = self._since + self._snapshot_bytes, 0
             for record in group_snapshot.records(self.state):
                 self._append(record)
                 size += len(record) + FRAME
             self._sync()
             self._since, self._snapshot_bytes = 0, size
+            self.compactions += 1
+            self.compacted_bytes += max(before - size, 0)
         for name in old:
             # One by one, each removal synced: of files named by time, none may be missing between two others.
             with self.lock:  # a rebuild must not meet one that is just going

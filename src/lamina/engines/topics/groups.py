@@ -146,6 +146,7 @@ class Groups(GroupLog):
                 kept = [] if noack else found
                 position = self._write(codec.encode_delivered(group, consumer, now, found[-1], read, kept))
                 self.state.deliver(self.get(group), consumer, now, found[-1], read, kept)
+                self.delivered += len(found)
             return Shown([*entries], position, topic_position, [], ids.FIRST)
 
     def history(self, group: bytes, consumer: bytes, after: EntryId, count: int | None = None) -> Shown:
@@ -248,6 +249,7 @@ class Groups(GroupLog):
         for chunk in _chunks(entries):
             position = self._write(codec.encode_claimed(group.name, consumer, now, last, chunk, is_ahead=is_ahead))
             self.state.claim(self.get(group.name), consumer, now, last, chunk, is_ahead=is_ahead)
+            self.redelivered += len(chunk)
         return position
 
     # -- what else uses them -----------------------------------------------------------------------------------------

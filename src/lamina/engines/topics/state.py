@@ -12,6 +12,15 @@ from lamina.engines.topics import codec
 from lamina.engines.topics.ids import FIRST, EntryId
 
 
+class Counts:
+    """What happened to a topic since it was opened. It is no part of the state, and is not built anew with it."""
+
+    def __init__(self) -> None:
+        self.added = 0
+        self.read = 0
+        """Entries that were given out, by whatever read them."""
+
+
 class State:
     """Counters and ids of one topic."""
 

@@ -24,12 +24,14 @@ from lamina.engines.topics import checkpoint, codec, entries, ids
 from lamina.engines.topics.finding import Finder, Found, check_size
 from lamina.engines.topics.front import Front
 from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.state import Counts
 from lamina.engines.topics.tail import MOST_BYTES, Tail
 from lamina.errors import BadTopic, Corruption, DiskFull, InputError, LaminaError, RecordTooLarge, StorageError
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.formats import TOPIC
+from lamina.log.measured import Measured
 from lamina.log.naming import TIMED
 from lamina.log.options import LogOptions
 from lamina.log.positions import Position
@@ -70,6 +72,7 @@ class Topic(logged.Logged):
         """Held while a checkpoint is written or files go. Taken before ``lock``, never behind it."""
         self.removal = threading.Lock()
         """Held while a file is removed: building the state must not meet one that is just going. Taken last."""
+        self.counts = Counts()
         self.is_closing = False
         """Whoever is at work comes to an end."""
         self._is_closed = False
@@ -150,6 +153,12 @@ class Topic(logged.Logged):
         self.reserve = reserve
         if self._groups is not None:
             self._groups.reserve = reserve
+
+    def measure_with(self, measured: Measured) -> None:
+        """Have what its logs write counted there. For who has just opened it."""
+        self._log.stats.measure_with(measured)
+        if self._groups is not None:
+            self._groups.measure_with(measured)
 
     @property
     def opened_groups(self) -> Groups | None:
@@ -242,6 +251,7 @@ class Topic(logged.Logged):
             raise RecordTooLarge(0, len(record), self._max_payload)
         position = self._append(record)
         self.state.add(id)
+        self.counts.added += 1
         self.tail.add(id, position, record)
         return position
 
@@ -357,6 +367,7 @@ class Topic(logged.Logged):
         try:
             with self.lock:
                 found, position = self._records(start, end, sys.maxsize if count is None else count)
+                self.counts.read += len(found)
                 return found, max(position, self.removed_at)
         except codec.BadRecord as error:
             raise self._cannot_be_read(error) from error
@@ -389,6 +400,7 @@ class Topic(logged.Logged):
                 position = max(position, one.position)
                 size += len(one.payload)
                 check_size(size)
+            self.counts.read += len(found)
             return found, max(position, self.removed_at)
 
     def _cannot_be_read(self, error: codec.BadRecord) -> Corruption:
@@ -401,6 +413,11 @@ class Topic(logged.Logged):
         """Of the oldest entry that is there."""
         with self.lock:
             return self._front.first()
+
+    def next_id_from(self, start: EntryId) -> EntryId | None:
+        """Of the first entry that is there at ``start`` or behind it. It may have to be looked for in a file."""
+        with self.lock:
+            return next(iter(self._ids_from(start, 1)), None)
 
     def _entries(self, start: EntryId, end: EntryId, *, newest_first: bool = False) -> Iterator[Found]:
         """Those that are there: from the files what is not in memory any more, the rest from there."""

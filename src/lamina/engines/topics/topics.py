@@ -16,6 +16,7 @@ from contextlib import suppress
 from itertools import count
 
 from lamina.clock import Clock, SystemClock
+from lamina.engines.topics.past import Past
 from lamina.engines.topics.topic import Topic
 from lamina.errors import BadName, Corruption, LaminaError, WrongFormat, from_os
 from lamina.log import lock
@@ -23,6 +24,7 @@ from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.folders import folder_name, name_of
+from lamina.log.measured import Measured
 from lamina.log.naming import CHECKPOINT, sort_out
 from lamina.log.options import LogOptions
 from lamina.log.reserve import Reserve
@@ -52,6 +54,10 @@ class Topics:
         self.clock = clock
         self.lock = threading.RLock()
         self.reserve: Reserve | None = None
+        self.measured = Measured()
+        """What writing all of their logs costs."""
+        self.counts = Past()
+        """What happened to topics that were closed since."""
         self._committer = committer
         self._threaded = threaded
         self._opened: dict[bytes, Topic] = {}
@@ -133,6 +139,7 @@ class Topics:
                 threaded=self._threaded,
             )
             topic.use_reserve(self.reserve)
+            topic.measure_with(self.measured)
             self._names.add(name)
             self._written.discard(name)
             self._opened[name] = topic
@@ -173,6 +180,10 @@ class Topics:
         """Names, sorted, also of such that were never written to: none is opened to find out."""
         with self.lock:
             return sorted(self._names)
+
+    def count(self) -> int:
+        """How many are known."""
+        return len(self._names)
 
     def opened(self) -> Iterator[tuple[bytes, Topic]]:
         """Those in use."""
@@ -236,6 +247,7 @@ class Topics:
         if topic is not None:
             with suppress(LaminaError):
                 topic.close()
+            self.counts.take(name, topic)
             topic.tell_all()
 
     def _throw_away(self, name: str) -> None:

@@ -20,6 +20,7 @@ from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.topics import Topics
 from lamina.engines.topics.why import WhyReport, why
 from lamina.errors import LogClosed
+from lamina.log.measured import Work
 from lamina.log.writer import Log
 from lamina.units import MIB
 
@@ -68,6 +69,8 @@ class Upkeep:
         self._every_s = every_s
         self._cares: dict[Topic, _Care] = {}
         self._lock = threading.Lock()  # guards it
+        self.shed_work = Work()
+        """What retention let go."""
         self._sweep_at = 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -159,7 +162,10 @@ class Upkeep:
         if topic is None:
             return Shed()
         shedder = self.shedder(topic)
-        return shedder.shed(self.retentions.of(name) if retention is None else retention, self._stop.is_set)
+        done = shedder.shed(self.retentions.of(name) if retention is None else retention, self._stop.is_set)
+        if done.files:
+            self.shed_work.note(done.bytes)
+        return done
 
     def shedder(self, topic: Topic) -> Shedder:
         """The one that looks after this topic."""

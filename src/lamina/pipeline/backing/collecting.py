@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from lamina import runs
 from lamina.engines.queues import migration_mark
 from lamina.engines.queues.looking import layouts_of, look
 from lamina.errors import DiskError, StorageError
@@ -178,5 +179,5 @@ def left_out(disk: Files, data: str) -> list[str]:
         return []
     if not places.PARTS.intersection(names):
         return []  # one log
-    others = [name for name in names if name not in places.PARTS and name not in (*_LOCKS, mark.NAME)]
+    others = [name for name in names if name not in places.PARTS and name not in (*_LOCKS, mark.NAME, runs.PART)]
     return [f"{name} is left out: only logs are taken" for name in others]

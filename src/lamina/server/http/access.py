@@ -12,14 +12,16 @@ import hmac
 import ipaddress
 import secrets
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import urlsplit
 
+from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from lamina.server.http.asking import Refused
+from lamina.server.refusals import Refusals
 from lamina.server.security.gate import Gate
 from lamina.server.security.users import EVERYBODY, User
 
@@ -28,6 +30,8 @@ IDLE_S: Final = 12 * 3600.0
 """A session that is not used for so long is over."""
 MOST_SESSIONS: Final = 1000
 """For one more the one goes that was not used for longest."""
+MOST_OF_ONE: Final = 100
+"""The same of one user: who logs in again and again logs out nobody else."""
 
 
 @dataclass(slots=True)
@@ -56,12 +60,17 @@ class Access:
     def __init__(self, gate: Gate, *, is_loopback: bool = True) -> None:
         self.gate = gate
         self._is_loopback = is_loopback
+        self.refusals = Refusals()
         self._sessions: dict[str, Session] = {}
 
     def visit(self, scope: Scope) -> Visit | None:
         """Who that is; None: somebody who has to log in first. Raises: Refused for a host that is not ours."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         address = scope["client"][0] if scope.get("client") else ""
+        host = _name_of(headers.get(b"host", ""))
+        # Whatever else is sent along: a page that was led here by its name may send any header.
+        if not self.gate.is_needed and self._is_loopback and not _leads_here(host):
+            raise Refused(421, "wrong_host", "this server answers to addresses and localhost", "use 127.0.0.1")
         kind, _, token = headers.get(b"authorization", "").partition(" ")
         if kind.lower() == "bearer":
             user = self.gate.bearer(token.strip().encode()) if self.gate.is_needed else EVERYBODY
@@ -69,8 +78,6 @@ class Access:
         session = self._session(headers.get(b"cookie", ""))
         if self.gate.is_needed:
             return None if session is None else Visit(session.user, session, address=address)
-        if self._is_loopback and not _leads_here(headers.get(b"host", "")):
-            raise Refused(421, "wrong_host", "this server answers to addresses and localhost", "use 127.0.0.1")
         return Visit(EVERYBODY, session, address=address)
 
     def check_origin(self, scope: Scope) -> None:
@@ -79,7 +86,7 @@ class Access:
         site = headers.get(b"sec-fetch-site", "same-origin")
         origin = headers.get(b"origin")
         if site not in ("same-origin", "none") or (
-            origin is not None and urlsplit(origin).netloc.lower() != headers.get(b"host", "").lower()
+            origin is not None and origin.partition("://")[2].lower() != headers.get(b"host", "").lower()
         ):
             raise Refused(403, "forged", "another page sent this", "use the pages of this server, or a token")
 
@@ -91,7 +98,7 @@ class Access:
 
     def begin(self, user: User) -> Session:
         """A new session."""
-        self._drop_old()
+        self._drop_old(user.name)
         session = Session(secrets.token_urlsafe(32), user)
         self._sessions[session.id] = session
         return session
@@ -100,11 +107,7 @@ class Access:
         self._sessions.pop(session.id, None)
 
     def _session(self, cookie: str) -> Session | None:
-        try:
-            morsel = SimpleCookie(cookie).get(COOKIE)
-        except CookieError:
-            return None
-        session = self._sessions.get(morsel.value) if morsel is not None else None
+        session = self._sessions.get(cookie_parser(cookie).get(COOKIE, ""))
         if session is None or time.monotonic() - session.seen > IDLE_S:
             return None
         user = self.gate.user(session.user.name)
@@ -114,16 +117,30 @@ class Access:
         session.user, session.seen = user, time.monotonic()
         return session
 
-    def _drop_old(self) -> None:
+    def _drop_old(self, name: str) -> None:
+        """So that there is room for one more of this user."""
         now = time.monotonic()
         for id in [id for id, one in self._sessions.items() if now - one.seen > IDLE_S]:
             del self._sessions[id]
-        while len(self._sessions) >= MOST_SESSIONS:
-            del self._sessions[min(self._sessions, key=lambda one: self._sessions[one].seen)]
+        own = [id for id, one in self._sessions.items() if one.user.name == name]
+        if len(own) >= MOST_OF_ONE and name != EVERYBODY.name:
+            self._drop_oldest(own)
+        elif len(self._sessions) >= MOST_SESSIONS:
+            self._drop_oldest(self._sessions)
+
+    def _drop_oldest(self, ids: Iterable[str]) -> None:
+        del self._sessions[min(ids, key=lambda one: self._sessions[one].seen)]
 
 
-def _leads_here(host: str) -> bool:
-    name = urlsplit(f"//{host}").hostname or ""
+def _name_of(host: str) -> str:
+    """Without the port. Raises: Refused for what is no host at all: no address could be made of it."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        raise Refused(400, "wrong_host", "that is no host", "use 127.0.0.1") from None
+
+
+def _leads_here(name: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:

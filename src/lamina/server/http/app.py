@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
@@ -9,7 +10,7 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,6 +21,8 @@ from lamina.server.http.access import Access, Visit
 from lamina.server.http.asking import Refused, status_of
 from lamina.server.life import Life
 from lamina.server.security.users import EVERYBODY
+
+logger = logging.getLogger("lamina.server")
 
 OPEN_TO_ALL = frozenset({"/healthz", "/readyz", "/login"})
 """Who watches over processes has no token; who is to log in has none yet."""
@@ -84,13 +87,28 @@ class _Guard:
                 app = _log_in_first(scope)
         scope["visit"] = visit
 
+        is_begun = False
+
         async def with_headers(message: Message) -> None:
+            nonlocal is_begun
+            is_begun = True
             if message["type"] == "http.response.start":
                 given = {name for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(pair for pair in _HEADERS if pair[0] not in given)]
+                if self._access is not None and message["status"] >= 400:
+                    self._access.refusals.answered(message["status"])
             await send(message)
 
-        await app(scope, receive, with_headers)
+        try:
+            await app(scope, receive, with_headers)
+        except ClientDisconnect:
+            return  # there is nobody to tell
+        except Exception:
+            if is_begun:
+                raise
+            # Here, and not behind all else: the answer has the same headers as any other, and it is told once.
+            logger.exception("the HTTP door: %s %r failed", scope["method"], scope["path"][:200])
+            await _mistake(scope)(scope, receive, with_headers)
 
 
 def _is_open(path: str) -> bool:
@@ -142,8 +160,12 @@ async def _told(request: Request, error: Exception) -> Response:
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    """A mistake of ours: what it was is in the log of the server, not in the answer."""
-    return answer(request.scope, 500, _error("error", "the server made a mistake; its log says which")["error"])
+    return _mistake(request.scope)
+
+
+def _mistake(scope: Scope) -> Response:
+    """Of ours: what it was is in the log of the server, not in the answer."""
+    return answer(scope, 500, _error("error", "the server made a mistake; its log says which")["error"])
 
 
 def _error(code: str, message: str, hint: str = "") -> dict[str, dict[str, object]]:

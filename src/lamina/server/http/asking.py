@@ -12,6 +12,7 @@ from lamina.errors import (
     BadOption,
     DuplicateJob,
     Gap,
+    GroupExists,
     InputError,
     JobNotFound,
     LaminaError,
@@ -24,6 +25,8 @@ from lamina.errors import (
 
 MOST_BODY: Final = 2 << 20
 """Bytes of the body of a request."""
+MOST_FIELDS: Final = 100
+"""Of a form."""
 
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -65,7 +68,7 @@ async def form(request: Request) -> dict[str, object]:
     if kind != "application/x-www-form-urlencoded":
         raise Refused(415, "wrong_type", "this takes a form", "send application/x-www-form-urlencoded")
     try:
-        pairs = parse_qsl((await body(request)).decode(), keep_blank_values=True, max_num_fields=100)
+        pairs = parse_qsl((await body(request)).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
         raise BadOption("the form cannot be read") from None
     return _joined(pairs, request)
@@ -114,6 +117,7 @@ _STATUS: Final[tuple[tuple[type[LaminaError], int], ...]] = (
     (NoGroup, 404),
     (QueueRefused, 404),
     (DuplicateJob, 409),
+    (GroupExists, 409),
     (Gap, 410),
     (TooOld, 410),
     (InputError, 400),

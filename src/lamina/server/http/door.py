@@ -13,6 +13,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from lamina.errors import BadOption, DiskError, MissingExtra
@@ -30,6 +31,7 @@ _HANDSHAKE_S: Final = 10.0
 _LAST_ANSWERS_S: Final = 1.0
 _QUIET_S: Final = 10.0
 _STOP_S: Final = 5.0
+_THREADS: Final = 32
 _TURNS: Final = 3  # of the loop, until all sockets that were closed are so
 
 
@@ -130,6 +132,8 @@ class HttpDoor:
 
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(self._complain)
+        # Many: they wait for disks and locks, and no more than a few of them work for one user (operations.py).
+        self._loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="lamina-http"))
         config = uvicorn.Config(
             app.build(self._life, self._site() if self._site is not None else app.Site()),
             http=type("Visitor", (Visitor,), {"most": self._most}),

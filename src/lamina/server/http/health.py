@@ -1,6 +1,6 @@
 """Is it alive, is it ready? Answers for whoever starts, stops and balances processes.
 
-/healthz   200 while this process is of use; 503, with the reason, when only a new start helps
+/healthz   200 while this process is of use, with how far it is; 503, with the reason, when only a new start helps
 /readyz    200 when clients are served; 503, with phase, percent and seconds left, while it restores or stops,
            and while something is broken that may end by itself (a full disk)
 """
@@ -24,7 +24,8 @@ def routes(life: Life) -> list[Route]:
         reason = life.needs_restart
         if reason:
             return JSONResponse({"status": "failed", "phase": life.phase, "reason": reason}, _NOT_NOW)
-        return JSONResponse({"status": "ok", "phase": life.phase, "version": VERSION}, _OK)
+        far = {"phase": life.phase, "percent": life.percent, "estimate_s": life.estimate_s}
+        return JSONResponse({"status": "ok", **far, "version": VERSION}, _OK)
 
     async def readyz(request: Request) -> Response:
         shown = life.as_dict(with_reports=False)  # reports name files: they are for the operator

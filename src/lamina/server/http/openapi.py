@@ -11,7 +11,7 @@ import msgspec
 from lamina import errors
 from lamina._version import VERSION
 from lamina.server.http.asking import status_of
-from lamina.server.http.operations import USUAL, AnyOperation, Plan
+from lamina.server.http.operations import ANY, USUAL, AnyOperation, Plan
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _OF_HTTP: Final = {
@@ -71,7 +71,7 @@ def document(operations: Iterable[AnyOperation]) -> dict[str, Any]:
 
 def _described(operation: AnyOperation, of_kind: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
     in_path = set(re.findall(r"{(\w+)(?::\w+)?}", operation.path))
-    schema = components[operation.asks.__name__]
+    schema = components[of_kind[operation.asks]["$ref"].rpartition("/")[2]]  # two may have one name
     needed = set(schema.get("required", ()))
     parameters = [
         {
@@ -87,7 +87,9 @@ def _described(operation: AnyOperation, of_kind: dict[Any, Any], components: dic
     shown: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
-        "description": f"Needs the right {engine}:{level}.",
+        "description": f"Needs the right {engine}:{level}."
+        if engine != ANY
+        else f"Needs {level} of the part it is about.",
         "tags": [operation.name.partition(".")[0]],
         "parameters": parameters,
         "responses": {"200": _answer("done", _given(operation, of_kind)), **_refusals(operation, of_kind)},
@@ -118,7 +120,8 @@ def _refusals(operation: AnyOperation, of_kind: dict[Any, Any]) -> dict[str, Any
 def _status(code: str) -> int:
     if code in _OF_HTTP:
         return _OF_HTTP[code]
-    return status_of(_KINDS[code](code) if code not in _WITH_PLACE else _KINDS[code]("", 0, ""))
+    kind = _KINDS[code]
+    return status_of(kind.__new__(kind))  # no constructor is asked: some want a place, or a size
 
 
 def _answer(description: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -128,4 +131,3 @@ def _answer(description: str, schema: dict[str, Any]) -> dict[str, Any]:
 _KINDS: Final[dict[str, Any]] = {
     kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LaminaError)
 }
-_WITH_PLACE: Final = ("corruption", "wrong_format")

@@ -8,15 +8,21 @@ to a person before, and told to a program that asks with ``dry_run``.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Generic, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
-from lamina.errors import NotAllowed, NotReady
+from lamina.errors import LaminaError, NotAllowed, NotReady
+from lamina.server.audit import Audit, Entry
 from lamina.server.inside import Inside, not_ready
+from lamina.server.security.rights import ENGINES
 from lamina.server.security.users import User
+
+logger = logging.getLogger("lamina.server")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -68,13 +74,37 @@ class Done(Gives, frozen=True, kw_only=True):
     """Of what was made."""
 
 
+ANY: Final = "any"
+"""As the engine of a right: each part of what is asked for is checked by the right of its own engine."""
+
+
+def may_some(user: User, engine: str, level: str) -> bool:
+    """Whether it has the right for some name; of ``any``: for some engine."""
+    return any(user.may_some(one, level) for one in (ENGINES if engine == ANY else (engine,)))
+
+
+MOST_AT_ONCE: Final = 8
+"""Threads that work for one user. Who asks for many slow things waits for them, and nobody else does."""
+
+
+class Turns:
+    """Whose turn it is to have a thread. Of one door, on its loop only."""
+
+    def __init__(self) -> None:
+        self._of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def of(self, user: User) -> asyncio.Semaphore:
+        return self._of.setdefault(user.name, asyncio.Semaphore(MOST_AT_ONCE))
+
+
 class Place:
     """Where an operation is carried out: the server, and on whose behalf."""
 
-    def __init__(self, inside: Inside, user: User, *, address: str = "") -> None:
+    def __init__(self, inside: Inside, user: User, *, address: str = "", turns: Turns | None = None) -> None:
         self.inside = inside
         self.user = user
         self.address = address
+        self._turn = asyncio.Semaphore(MOST_AT_ONCE) if turns is None else turns.of(user)
 
     def may(self, engine: str, level: str, name: bytes | str = "") -> bool:
         """Whether the user may ``read``, ``write`` or ``admin`` what has this name."""
@@ -91,8 +121,11 @@ class Place:
             )
 
     def check_some(self, engine: str, level: str) -> None:
-        """The same for any name at all: what is shown is then chosen name by name, with ``may``."""
-        if not self.user.may_some(engine, level):
+        """The same for any name at all: what is shown is then chosen name by name, with ``may``.
+
+        ``engine`` may be ``any``: one of them will do.
+        """
+        if not may_some(self.user, engine, level):
             self.check(engine, level)
 
     def is_there(self, part: T | None) -> T:
@@ -105,7 +138,8 @@ class Place:
 
     async def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What ``call`` returns, called by a thread of its own: engines are safe there, and files may be read."""
-        return await asyncio.to_thread(call, *args, **kwargs)
+        async with self._turn:
+            return await asyncio.to_thread(call, *args, **kwargs)
 
     async def on_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same by the thread of the doors: only for what belongs to a door, and quick."""
@@ -163,16 +197,23 @@ class Operation(Generic[A, G]):
         try:
             done = await self.do(place, asked)
         except BaseException as error:
-            code = getattr(error, "code", "error")
-            await asyncio.shield(asyncio.to_thread(audit.end, begun, str(code)))
+            await _note_end(audit, begun, str(getattr(error, "code", "error")))
             raise
-        await asyncio.shield(asyncio.to_thread(audit.end, begun, "done", getattr(done, "did", "")))
+        await _note_end(audit, begun, "done", getattr(done, "did", ""))
         return done
 
     def _told(self, asked: A) -> Mapping[str, object]:
         given = msgspec.structs.asdict(asked)
         given.pop("dry_run", None)
         return {name: _size(value) if name in self.hidden else value for name, value in given.items() if value}
+
+
+async def _note_end(audit: Audit, begun: Entry, outcome: str, told: str = "") -> None:
+    """That it was begun is in the log. Whoever did it is told how it went, not that the disk is full since."""
+    try:
+        await asyncio.shield(asyncio.to_thread(audit.end, begun, outcome, told))
+    except LaminaError as error:
+        logger.warning("%s ended (%s), which is not in the audit log: %s", begun.action, outcome, error)
 
 
 def _size(value: object) -> str:

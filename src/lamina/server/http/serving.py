@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lamina.server.http.access import Access, Visit
-from lamina.server.http.operations import Place
+from lamina.server.http.operations import Place, Turns
 from lamina.server.inside import Inside
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ class Serving:
 
     inside: Inside
     access: Access
+    turns: Turns = field(default_factory=Turns)
 
     live: Live = field(init=False)
     """Whoever follows a page of the console."""
 
     def place(self, visit: Visit) -> Place:
         """Where operations are carried out for this visit."""
-        return Place(self.inside, visit.user, address=visit.address)
+        return Place(self.inside, visit.user, address=visit.address, turns=self.turns)

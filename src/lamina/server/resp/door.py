@@ -16,6 +16,7 @@ from typing import Final
 from lamina.engines.logged import Logged
 from lamina.errors import InputError, LaminaError, StorageError
 from lamina.server import client
+from lamina.server.refusals import Refusals
 from lamina.server.resp import dispatch, replies, runs
 from lamina.server.resp.answers import Answers, Pushed
 from lamina.server.resp.commands import COMMANDS
@@ -50,6 +51,7 @@ class RespDoor:
         self.waiting = Waiting(self.loop, self.loop.time)
         self.turns = Turns(self.loop)
         self.connections: set[Connection] = set()
+        self.refusals, self.accepted = Refusals(), 0
         self.max_connections = house.settings.max_connections
         house.changed, house.is_resting = self.waiting.changed, self.waiting.is_resting
         house.expect_all = self.waiting.expect_all

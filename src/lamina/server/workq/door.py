@@ -18,6 +18,7 @@ from lamina.engines.jobs.job import AT_LEASED, AT_READY, AT_SCHEDULED, PLACES, J
 from lamina.engines.jobs.waiting import LeaseWaiter
 from lamina.errors import JobNotFound, LaminaError
 from lamina.server.client import Client
+from lamina.server.refusals import Refusals
 from lamina.server.security.gate import Changes, Gate
 from lamina.server.security.strangers import Stranger, Strangers
 from lamina.server.security.users import EVERYBODY, User
@@ -43,6 +44,7 @@ class WorkqDoor:
         self.answers = Answers(engine, self.loop)
         self.turns = Turns(self.loop)
         self.connections: set[Connection] = set()
+        self.refusals, self.accepted = Refusals(), 0
         self.max_connections = max_connections
         self.started_ns = engine.clock.now_ns()
         self._thread = threading.get_ident()

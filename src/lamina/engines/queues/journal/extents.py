@@ -20,8 +20,8 @@ class Extent(NamedTuple):
     """None: these bytes cannot be read. They are taken for one record, and may have been more."""
 
 
-def extents(file: File, start: int = 0, end: int | None = None) -> list[Extent]:
-    """All records from ``start`` on, in order, up to ``end`` (default: what the file has).
+def extents(file: File, start: int = 0, end: int | None = None, most: int | None = None) -> list[Extent]:
+    """All records from ``start`` on, in order, up to ``end`` (default: what the file has); ``most``: about so many.
 
     What cannot be read counts if whole records follow; else it is the torn end of the file, and does not.
     Raises: DiskError.
@@ -37,6 +37,8 @@ def extents(file: File, start: int = 0, end: int | None = None) -> list[Extent]:
                 message = records.decode(batch.payload(number))
                 found.append(Extent(batch.record_offset(number) - HEADER_SIZE, payload_end + 4 - HEADER_SIZE, message))
             last_ns = batch.newest
+            if most is not None and len(found) >= most:
+                return found
         at = scan.stop
         if at >= stop:
             break

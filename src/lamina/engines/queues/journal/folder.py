@@ -103,6 +103,16 @@ class QueueFolder:
         return bool(self.lines)
 
     @property
+    def head_ts(self) -> int | None:
+        """When the message was sent that is next, in seconds, if that is known without looking into a file."""
+        return None if self._head is None else self._head.ts
+
+    @property
+    def pending_bytes(self) -> int:
+        """That the next push writes."""
+        return sum(len(growth.data) for growth in self.growths.values()) + sum(map(len, self.lines))
+
+    @property
     def is_unsynced(self) -> bool:
         return bool(self.unsynced_files or self.is_log_unsynced or self.obsolete)
 

@@ -63,6 +63,8 @@ class Stats:
     rotations: int = 0
     switches: int = 0
     compactions: int = 0
+    cleanings: int = 0
+    """Folders that were cleaned."""
     cleaned_bytes: int = 0
     lost: int = 0
     """Messages that could not be read, or that were committed and are not there."""

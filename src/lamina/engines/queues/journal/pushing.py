@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from time import perf_counter
 from typing import Final
 
 from lamina.engines.queues.journal import records, state_log
@@ -17,6 +18,7 @@ from lamina.engines.queues.journal.refusals import Refusals
 from lamina.engines.queues.journal.syncing import Failure, Left, SyncPool
 from lamina.errors import DiskFull, LaminaError, StorageError, let_go_of_frames
 from lamina.log.files import join
+from lamina.log.measured import Measured
 from lamina.log.reserve import Reserve
 
 _MANY_FILES: Final = 4  # of a queue that nobody needs any more
@@ -39,21 +41,34 @@ class Pushing:
         self._synced_to = 0
         """All up to this position went through ``sync``."""
         self._pool = SyncPool(home.options.sync_threads)
+        self.measured = Measured()
+        """What writing costs: a push is one write, whatever the number of files."""
 
     @property
     def stats(self) -> Stats:
         return self.home.stats
 
     def _push(self, folders: list[QueueFolder], *, must_sync: bool) -> None:
+        changes = sum(len(folder.positions) for folder in folders)
+        size = sum(folder.pending_bytes for folder in folders)
+        began, synced = perf_counter(), 0.0
         try:
             left = self._each(folders, QueueFolder.write_messages)
             if must_sync:
+                before = perf_counter()
                 left = self._synced(left, QueueFolder.sync_messages, QueueFolder.messages_are_synced)
                 left = self._with_synced_names(left)
+                synced += perf_counter() - before
             left = self._each(left, QueueFolder.write_lines)
             if must_sync:
+                before = perf_counter()
                 left = self._synced(left, QueueFolder.sync_log, QueueFolder.log_is_synced)
                 left = self._with_synced_names(left)
+                synced += perf_counter() - before
+            now = self.home.clock.monotonic()
+            self.measured.wrote(self, changes, size, perf_counter() - began - synced, now)
+            if must_sync:
+                self.measured.synced(self, synced, now)
             for folder in left:
                 self._dirty.pop(folder.rid, None)
                 folder.are_safe()
@@ -153,8 +168,12 @@ class Pushing:
         self._after_sync_of_left(left, self._run_all(left))
 
     def _run_all(self, parts: list[Left]) -> list[Failure]:
+        began = perf_counter()
         try:
-            return self._pool.run_all(self.home.files, parts)
+            errors = self._pool.run_all(self.home.files, parts)
+            if parts:
+                self.measured.synced(self, perf_counter() - began, self.home.clock.monotonic())
+            return errors
         except Exception as problem:  # no memory, no thread: what was synced nobody knows
             broken = StorageError(f"the sync was broken off by {type(problem).__name__}")
             return [broken for _ in parts]

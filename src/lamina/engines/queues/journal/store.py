@@ -174,6 +174,7 @@ class JournalStore(Pushing):
             position = self._give_positions(folder)
             self._push([folder], must_sync=True)
             self._refusals.check(position)
+            self.stats.cleanings += 1
             self.stats.cleaned_bytes += freed
             if queue.size == 0:
                 self._queues.let_go(folder)
@@ -289,6 +290,11 @@ class JournalStore(Pushing):
             self._dirty[folder.rid] = folder
         return folder.positions[-1] if folder.positions else 0
 
+    def idle_s(self, queue: Queue) -> float | None:
+        """Seconds since somebody used it; None: its files are not open, nobody knows."""
+        folder = self._queues.folders.get(queue.rid)
+        return None if folder is None else max(self.home.clock.monotonic() - folder.used_at, 0.0)
+
     def close_idle(self, idle_s: float) -> int:
         """Close what nobody used for so long. Returns how many were closed."""
         with self.lock:
@@ -319,6 +325,11 @@ class JournalStore(Pushing):
                     self._after_sync(folder, part, error)
                 self._synced_to = upto
         self._tell_rebuilt()
+
+    def oldest_known(self) -> int | None:
+        """When the oldest message was sent of those that are next in open queues, in seconds; None: none is known."""
+        with self.lock:
+            return min((ts for each in self._queues.folders.values() if (ts := each.head_ts) is not None), default=None)
 
     def walk(self) -> Iterator[bytes]:
         """The ids of all queues that have a folder. Raises: DiskError."""

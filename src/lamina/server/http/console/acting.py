@@ -64,4 +64,4 @@ def _one_line(text: str) -> str:
     """What a cookie can hold."""
     from urllib.parse import quote
 
-    return quote(" ".join(text.split())[:_MOST_TOLD], safe=" .,:()'")
+    return quote(" ".join(text.split())[:_MOST_TOLD], safe="")

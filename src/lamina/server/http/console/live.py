@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from lamina.errors import LaminaError
 from lamina.server.http import asking
@@ -47,7 +48,7 @@ class Live:
             given = asking.query(request)
             visit: Visit = request.scope["visit"]
             self._serving.place(visit).check_some(*page.right)
-            return self.stream(self._events(page, visit, given))
+            return self.stream(self._events(page, request.scope, given))
 
         return answer
 
@@ -56,26 +57,19 @@ class Live:
         if self._looking >= MOST_LOOKING:
             raise Refused(503, "too_many", f"{MOST_LOOKING} pages are live already", "close some")
         self._looking += 1
+        return _Following(events, self._left)
 
-        async def counted() -> AsyncIterator[str]:
-            try:
-                async for event in events:
-                    yield event
-            finally:
-                self._looking -= 1
+    def _left(self) -> None:
+        self._looking -= 1
 
-        return StreamingResponse(counted(), media_type="text/event-stream")
-
-    async def _events(self, page: Page, visit: Visit, given: Mapping[str, object]) -> AsyncIterator[str]:
+    async def _events(self, page: Page, scope: Scope, given: Mapping[str, object]) -> AsyncIterator[str]:
         last, said_at = "", time.monotonic()
         yield "retry: 3000\n\n"
         while await self._another():
-            session = visit.session
-            if session is not None and self._serving.access.gate.is_needed:
-                user = self._serving.access.gate.user(session.user.name)
-                if user is None or user.is_expired(self._serving.access.gate.now_ns()):
-                    yield event("gone", "log in again")
-                    return
+            visit = self._serving.access.visit(scope)  # as of now: logged out, taken off, or with other rights
+            if visit is None:
+                yield event("gone", "log in again")
+                return
             try:
                 shown = await self._shared(page, visit, given)
             except LaminaError as error:
@@ -98,7 +92,7 @@ class Live:
         return True
 
     async def _shared(self, page: Page, visit: Visit, given: Mapping[str, object]) -> str:
-        key = (page.path, visit.user.name, tuple(sorted(given.items(), key=str)))
+        key = (page.path, visit.user, tuple(sorted(given.items(), key=str)))
         now = time.monotonic()
         at, task = self._rendered.get(key, (-EVERY_S, None))
         if task is None or now - at >= EVERY_S * 0.9:
@@ -113,7 +107,22 @@ class Live:
         return render(page.template, await values_of(self._serving, page, visit, given), "live")
 
 
+class _Following(StreamingResponse):
+    """Events for one browser; ``left`` is called when it is gone, also if that is before the first one."""
+
+    def __init__(self, events: AsyncIterator[str], left: Callable[[], None]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._left = left
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._left()
+
+
 def event(name: str, data: str) -> str:
     """As a browser's EventSource reads it."""
-    lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
+    # Only these end a line there: the others are a part of what is said.
+    lines = "".join(f"data: {line}\n" for line in data.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     return f"event: {name}\n{lines}\n"

@@ -12,14 +12,14 @@ from urllib.parse import quote, unquote, urlencode
 
 import jinja2
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Scope
 
 from lamina._version import VERSION
 from lamina.server.http import asking
 from lamina.server.http.access import COOKIE, Visit
-from lamina.server.http.operations import Asks, Place
+from lamina.server.http.operations import ANY, Asks, Place, may_some
 from lamina.server.http.serving import Serving
 from lamina.units import show_bytes, show_duration
 
@@ -48,9 +48,9 @@ class Page:
 class Menu:
     """What is on the left. A page of a part that the user may not see is not offered."""
 
-    ENTRIES: Final = (
+    ENTRIES: Final[tuple[tuple[str, str, str, str], ...]] = (
         ("overview", "/", "Overview", "admin"),
-        ("log", "/log", "Log", "admin"),
+        ("log", "/log", "Log", ANY),
         ("jobs", "/jobs", "Jobs", "jobs"),
         ("topics", "/topics", "Topics", "topics"),
         ("queues", "/queues", "Queues", "queues"),
@@ -66,7 +66,10 @@ class Menu:
         """Section, path and title of each."""
         if visit is None:
             return []
-        return [entry[:3] for entry in cls.ENTRIES if visit.user.may_some(entry[3], "read")]
+        # Messages are somebody's: who looks at queues has to look after them.
+        return [
+            one[:3] for one in cls.ENTRIES if may_some(visit.user, one[3], "admin" if one[3] == "queues" else "read")
+        ]
 
 
 def routes(serving: Serving, pages: Iterable[Page]) -> list[Route]:
@@ -77,7 +80,9 @@ def routes(serving: Serving, pages: Iterable[Page]) -> list[Route]:
 def _endpoint(serving: Serving, page: Page) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         visit: Visit = request.scope["visit"]
-        if visit.session is None:
+        if page.path == "/" and not may_some(visit.user, *page.right) and (entries := Menu.of(visit)):
+            return RedirectResponse(entries[0][1], 303)  # whoever has just logged in sees something they may see
+        if visit.session is None and not visit.by_token:  # a token is sent each time, and no form is believed with it
             visit = Visit(visit.user, serving.access.begin(visit.user), visit.by_token, visit.address)
         shown = await values_of(serving, page, visit, asking.query(request))
         shown["at"] = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -116,7 +121,10 @@ def render(template: str, values: Mapping[str, object], block: str = "") -> str:
     made = environment().get_template(template)
     values = {"menu": Menu.of(values.get("visit")), **values}  # type: ignore[arg-type]
     if block:
-        return "".join(made.blocks[block](made.new_context(values)))
+        context = made.new_context(values)
+        whole = made.root_render_func(context)
+        next(whole, None)  # what a template imports at its head is there for its blocks only once it was begun
+        return "".join(made.blocks[block](context))
     return made.render(values)
 
 

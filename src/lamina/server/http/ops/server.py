@@ -1,4 +1,4 @@
-"""Operations on the server itself: how its last start went, its settings, and who changed what."""
+"""Operations on the server itself: its settings and users, how its last start went, and who changed what."""
 
 from __future__ import annotations
 
@@ -7,9 +7,25 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from lamina.config.showing import as_dict
+from lamina.config.table import SETTINGS as TABLE
 from lamina.errors import NotThere
-from lamina.server.audit import Entry
-from lamina.server.http.operations import AnyOperation, Asks, Gives, Limit, Operation, Place
+from lamina.server.http.operations import AnyOperation, Asks, Gives, Operation, Place
+from lamina.server.http.ops.server_audit import AUDIT as AUDIT
+from lamina.server.http.ops.server_audit import AuditAsks as AuditAsks
+from lamina.server.http.ops.server_audit import together as together
+from lamina.server.http.ops.server_recovery import RECOVERY as RECOVERY
+from lamina.server.security.users import User
+
+_DEFAULT: Final = "default"
+
+
+class SettingsAsks(Asks, frozen=True, kw_only=True):
+    """Which settings."""
+
+    find: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    """Only those whose key, meaning or origin has this in it; capital letters or not."""
+    changed: bool = False
+    """Only those that are not at their default."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,51 +35,86 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     """Where its value comes from: a file, the environment, a flag, or the default."""
     reload: bool
-    """It can be changed while the server runs."""
+    """It can be changed while the server runs; the others need a new start."""
     value: Any = None
     """Never of a secret one."""
     is_set: bool | None = None
     """Of a secret one: whether there is a value."""
+    meaning: str = ""
+    variable: str = ""
+    """The name that it has in the environment."""
 
 
 class Settings(Gives, frozen=True, kw_only=True):
-    """All that hold."""
+    """Those that hold."""
 
     file: str | None
     settings: list[Setting]
     warnings: list[str]
 
 
-async def _settings(place: Place, asked: Asks) -> Settings:
+async def _settings(place: Place, asked: SettingsAsks) -> Settings:
     place.check("admin", "read")
     if place.inside.config is None:
         raise NotThere("this server was not started with settings", hint="start it with lamina serve")
-    found = as_dict(place.inside.config())
-    return msgspec.convert({name: found[name] for name in ("file", "settings", "warnings")}, Settings)
+    found: dict[str, Any] = as_dict(place.inside.config())
+    rows = []
+    for row in found["settings"]:
+        known = TABLE[row["key"]]
+        one = msgspec.convert({**row, "meaning": known.meaning, "variable": known.variable}, Setting)
+        if _is_meant(one, asked):
+            rows.append(one)
+    return Settings(file=found["file"], settings=rows, warnings=found["warnings"])
 
 
-class AuditAsks(Asks, frozen=True, kw_only=True):
-    """Which records of the audit log."""
-
-    limit: Limit = 100
-    before_ns: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
-    """Older ones than this moment; none: the newest."""
-
-
-class AuditPage(Gives, frozen=True, kw_only=True):
-    """Records of the audit log, the newest first."""
-
-    entries: list[Entry]
-    next_before_ns: int | None = None
-    """Ask with this for the next page; none: there is no more."""
+def _is_meant(one: Setting, asked: SettingsAsks) -> bool:
+    if asked.changed and one.origin == _DEFAULT:
+        return False
+    sought = asked.find.strip().lower()
+    return not sought or any(sought in text.lower() for text in (one.key, one.meaning, one.origin, one.variable))
 
 
-async def _audit(place: Place, asked: AuditAsks) -> AuditPage:
+class KnownUser(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who may come in. Nothing of the token is shown."""
+
+    name: str
+    rights: list[str]
+    created_ns: int | None = None
+    expires_ns: int | None = None
+    """None: never."""
+    is_expired: bool = False
+
+
+class Users(Gives, frozen=True, kw_only=True):
+    """All of them."""
+
+    is_login_needed: bool
+    """Whoever comes has to log in; else everybody who reaches the server may do everything."""
+    has_password: bool
+    """One password lets anybody in, for everything."""
+    users: list[KnownUser]
+
+
+async def _users(place: Place, asked: Asks) -> Users:
     place.check("admin", "read")
-    audit = place.is_there(place.inside.audit)
-    found = await place.in_thread(lambda: list(audit.newest(asked.limit, asked.before_ns)))
-    more = found[-1].time_ns if len(found) == asked.limit else None
-    return AuditPage(entries=found, next_before_ns=more)
+    gate = place.inside.gate
+    now = gate.now_ns()
+    found = [user for name in gate.names if (user := gate.user(name)) is not None and user.name != "default"]
+    return Users(
+        is_login_needed=gate.is_needed,
+        has_password=gate.has_password,
+        users=[_shown(user, now) for user in found],
+    )
+
+
+def _shown(user: User, now_ns: int) -> KnownUser:
+    return KnownUser(
+        name=user.name,
+        rights=[str(right) for right in user.rights],
+        created_ns=user.created_ns or None,
+        expires_ns=user.expires_ns,
+        is_expired=user.is_expired(now_ns),
+    )
 
 
 SETTINGS: Final = Operation(
@@ -72,18 +123,18 @@ SETTINGS: Final = Operation(
     path="/settings",
     summary="The settings that hold, and where each comes from",
     right=("admin", "read"),
-    asks=Asks,
+    asks=SettingsAsks,
     gives=Settings,
     do=_settings,
 )
-AUDIT: Final = Operation(
-    name="server.audit",
+USERS: Final = Operation(
+    name="server.users",
     method="GET",
-    path="/audit",
-    summary="Who changed what over HTTP",
+    path="/users",
+    summary="Who may come in, and what each may do",
     right=("admin", "read"),
-    asks=AuditAsks,
-    gives=AuditPage,
-    do=_audit,
+    asks=Asks,
+    gives=Users,
+    do=_users,
 )
-OPERATIONS: Final[tuple[AnyOperation, ...]] = (SETTINGS, AUDIT)
+OPERATIONS: Final[tuple[AnyOperation, ...]] = (RECOVERY, SETTINGS, USERS, AUDIT)

@@ -60,6 +60,11 @@ if (live && !live.hasAttribute("data-still")) {
   });
 }
 
+// Where the menu is a row that can be moved, what is open is in sight.
+const menu = document.querySelector("nav");
+const chosen = menu?.querySelector("[aria-current]");
+if (chosen) menu.scrollLeft = chosen.offsetLeft - (menu.clientWidth - chosen.offsetWidth) / 2;
+
 // Keys: g and a letter lead to a page, / to the first search field.
 const places = { o: "/", l: "/log", j: "/jobs", t: "/topics", q: "/queues", s: "/store", p: "/pipeline", r: "/recovery", e: "/settings", a: "/audit" };
 let began = false;

@@ -1,0 +1,258 @@
+"""Every error that the API documents can be met: each code is provoked, with the status that the document says."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from http_lab import HttpLab
+from integration.console_samples import SAMPLES, address_of
+from integration.console_server import Filled, fill, record_runs
+from lamina.log.files.real import RealFile
+from lamina.server.http import api, openapi
+from lamina.server.http.asking import MOST_BODY
+from lamina.server.http.ops import all_operations
+from lamina.server.http.ops.logs_desk import desk_of
+from lamina.server.http.ops.logs_works import Running
+
+Answered = tuple[int, Any]
+
+
+def documented() -> dict[str, dict[str, int]]:
+    """By code: which operations say that they may give it, and with which status."""
+    found: dict[str, dict[str, int]] = {}
+    for operations in openapi.document(all_operations().values())["paths"].values():
+        for described in operations.values():
+            for status, answer in described["responses"].items():
+                if status != "200":
+                    for code in answer["description"].split(", "):
+                        found.setdefault(code, {})[described["operationId"]] = int(status)
+    return found
+
+
+class Met:
+    """A server to make mistakes with."""
+
+    def __init__(self, lab: HttpLab, filled: Filled) -> None:
+        self.lab, self.filled = lab, filled
+
+    def do(self, operation_name: str, token: str | None = None, /, **fields: object) -> Answered:
+        """One operation, with these fields instead of those of its sample; None leaves one out."""
+        operation = all_operations()[operation_name]
+        sample = SAMPLES[operation_name](self.filled) if operation.changes else {}
+        given = {name: value for name, value in {**sample, **fields}.items() if value is not None}
+        path, left = address_of(operation, given)
+        if operation.changes:
+            return self.lab.post_json(path, left, token)
+        return self.lab.get_json(path, token, **left)
+
+    def send(self, name: str, data: bytes = b"{}", **headers: str) -> Answered:
+        """The same with any body."""
+        operation = all_operations()[name]
+        path, _ = address_of(operation, SAMPLES[name](self.filled) if operation.changes else {})
+        sent = {"content-type": "application/json", **{key.replace("_", "-"): value for key, value in headers.items()}}
+        answer = self.lab.request(operation.method, path, data if operation.changes else b"", sent)
+        return answer.status, answer.json()
+
+    @contextmanager
+    def disk(self, folder: str, number: int, method: str = "append") -> Iterator[None]:
+        """A disk that fails so, for files below ``folder`` of the data."""
+        real, below = getattr(RealFile, method), str(self.lab.folder / folder)
+
+        def fails(file: RealFile, *args: Any) -> Any:
+            if file.path.startswith(below):
+                raise OSError(number, os.strerror(number), file.path)
+            return real(file, *args)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RealFile, method, fails)
+            yield
+
+
+@pytest.fixture(scope="module")
+def common(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Met]:
+    """For mistakes that leave it as it was."""
+    with HttpLab(tmp_path_factory.mktemp("common")) as lab:
+        with lab.remote() as lm:
+            filled = fill(lm)
+        record_runs(lab.folder)
+        yield Met(lab, filled)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Met]:
+    """For one that does not: with little in it."""
+    settings: dict[str, Any] = {"jobs.sync": "always"}
+    with HttpLab(tmp_path, **settings) as lab:
+        with lab.remote() as lm:
+            lm.jobs.add("mail", b"letter")
+            lm.topic("orders").publish_many({"note": "x" * 80} for _ in range(200))
+            lm.store.put(1, b"stock/001", b"41")
+        yield Met(lab, Filled())
+
+
+def _not_allowed(met: Met) -> Answered:
+    return met.do("jobs.pause", met.lab.user("reader", "*:read"))
+
+
+def _unauthorized(met: Met) -> Answered:
+    met.lab.user("reader", "*:read")
+    return met.do("server.audit")
+
+
+def _not_ready(met: Met) -> Answered:
+    met.lab.inside.audit = None
+    return met.do("jobs.pause")
+
+
+def _wrong_host(met: Met) -> Answered:
+    met.lab.host = "elsewhere.example"
+    return met.do("server.audit")
+
+
+def _error(met: Met) -> Answered:
+    """A mistake of ours, planted."""
+
+    async def breaks(place: object, asked: object) -> None:
+        raise RuntimeError("planted")
+
+    broken = replace(all_operations()["server.audit"], do=breaks)
+    (route,) = (one for one in api.routes(_serving(met), [broken]) if one.path.endswith("/audit"))
+    met.lab.app.router.routes.insert(0, route)
+    return met.do("server.audit")
+
+
+def _serving(met: Met) -> Any:
+    from lamina.server.http.serving import Serving
+
+    assert met.lab.site.access is not None
+    return Serving(met.lab.inside, met.lab.site.access)
+
+
+def _disk_full(met: Met) -> Answered:
+    with met.disk("topics", errno.ENOSPC):
+        return met.do("topics.publish")
+
+
+def _disk_error(met: Met) -> Answered:
+    with met.disk("topics", errno.EIO):
+        return met.do("topics.publish")
+
+
+def _log_failed(met: Met) -> Answered:
+    """Nobody knows what is on a disk that could not be synced."""
+    with met.disk("jobs", errno.EIO, "sync"):
+        met.do("jobs.pause")
+    return met.do("jobs.add")
+
+
+def _corruption(met: Met) -> Answered:
+    files = sorted((met.lab.folder / "topics" / "orders").glob("*.dat"))
+    data = bytearray(files[0].read_bytes())
+    for place in range(len(data) // 2, len(data) // 2 + 200):
+        data[place] ^= 0xFF
+    files[0].write_bytes(data)
+    met.lab.restart()
+    return met.do("topics.entries", name="orders", limit=1000)
+
+
+def _busy(met: Met) -> Answered:
+    """Somebody verifies the log already."""
+    over = threading.Event()
+    running = Running("topics/big", "verify", "somebody")
+    desk_of(met.lab.inside).works.begin(running, lambda work: str(over.wait(60)))
+    try:
+        return met.do("logs.verify", name="topics/big")
+    finally:
+        over.set()
+
+
+def _log_closed(met: Met) -> Answered:
+    store = met.lab.inside.find_store()
+    assert store is not None
+    store.close()
+    return met.do("store.put")
+
+
+def _stopped(met: Met) -> Answered:
+    """One waits for a compaction, another gives it up."""
+    for number in range(100):
+        met.do("store.put", key=f"new {number}")
+        with ThreadPoolExecutor(1) as waiting:
+            asked = waiting.submit(met.do, "store.compact", wait=True)
+            while not asked.done() and met.do("store.cancel")[1]["count"] == 0:
+                pass
+        if asked.result()[0] != 200:
+            break
+    return asked.result()
+
+
+COMMON: dict[str, Callable[[Met], Answered]] = {
+    "bad_entry": lambda met: met.do("store.scan", storage=1, as_of="2100-01-01T00:00:00Z"),
+    "bad_job": lambda met: met.do("jobs.redrive", id="no id"),
+    "bad_name": lambda met: met.do("topics.publish", name="hex:zz"),
+    "bad_option": lambda met: met.do("server.audit", limit=0),
+    "bad_topic": lambda met: met.do("topics.publish", id="0-0"),
+    "busy": _busy,
+    "duplicate_job": lambda met: (met.do("jobs.add", unique="once"), met.do("jobs.add", unique="once"))[1],
+    "forged": lambda met: met.send("jobs.pause", origin="http://elsewhere.example"),
+    "group_exists": lambda met: met.do("topics.create_group", group="packers"),
+    "job_not_found": lambda met: met.do("jobs.redrive", id="00000000-0000-4000-8000-000000000000"),
+    "no_group": lambda met: met.do("topics.reset_group", group="nobody"),
+    "not_leased": lambda met: met.do("jobs.release", id=met.filled.ready),
+    "not_there": lambda met: met.do("queues.suspend", handle="a" * 16),
+    "stopped": _stopped,
+    "too_large": lambda met: met.send("jobs.add", b" " * (MOST_BODY + 1)),
+    "too_old": lambda met: met.do("store.scan", storage=1, as_of="2020-01-01T00:00:00Z"),
+    "wrong_type": lambda met: met.send("jobs.add", content_type="text/plain"),
+}
+OWN: dict[str, Callable[[Met], Answered]] = {
+    "corruption": _corruption,
+    "disk_error": _disk_error,
+    "disk_full": _disk_full,
+    "error": _error,
+    "log_closed": _log_closed,
+    "log_failed": _log_failed,
+    "not_allowed": _not_allowed,
+    "not_ready": _not_ready,
+    "unauthorized": _unauthorized,
+    "wrong_host": _wrong_host,
+}
+
+
+def test_each_documented_code_has_a_way_to_it() -> None:
+    assert sorted([*COMMON, *OWN]) == sorted(documented())
+
+
+def _check(code: str, status: int, found: Any) -> None:
+    assert found.get("error", {}).get("code") == code, found
+    assert status in documented()[code].values()
+    assert found["error"]["message"]
+
+
+@pytest.mark.parametrize("code", sorted(COMMON))
+def test_a_documented_error_can_be_met(common: Met, code: str) -> None:
+    _check(code, *COMMON[code](common))
+
+
+@pytest.mark.parametrize("code", sorted(OWN))
+def test_a_documented_error_can_be_met_on_a_server_in_trouble(own: Met, code: str) -> None:
+    _check(code, *OWN[code](own))
+
+
+def test_errors_are_those_of_the_reference() -> None:
+    """Stable words, of which docs/reference/errors.md and docs/reference/http.md say when one gets them."""
+    root = Path(__file__).parents[2] / "docs/reference"
+    told = (root / "errors.md").read_text() + (root / "http.md").read_text()
+    missing = [code for code in documented() if not re.search(rf"`{code}`", told)]
+    assert missing == []
