@@ -50,7 +50,7 @@ class Shop:
             each.join(30)
 
     def _keep_at(self, work: Work) -> None:
-        chance = random.Random(work.__name__ + str(id(self)))  # noqa: S311  nothing secret
+        chance = random.Random(work.__name__ + str(id(self)))
         while not self._over.is_set():
             with suppress(LaminaError, OSError), self._connect() as lm:
                 while not self._over.wait(_PAUSE_S):
@@ -71,13 +71,19 @@ def _open(lm: Remote) -> None:
 
 
 def _orders(lm: Remote, chance: random.Random, many: int) -> None:
+    def order() -> str:
+        return str(chance.randrange(10_000, 99_999))
+
     def one() -> dict[str, str]:
-        number = chance.randrange(10_000, 99_999)
-        return {"order": str(number), "item": chance.choice(GOODS), "count": str(chance.randrange(1, 9)), "town": chance.choice(TOWNS)}
+        count = str(chance.randrange(1, 9))
+        return {"order": order(), "item": chance.choice(GOODS), "count": count, "town": chance.choice(TOWNS)}
+
+    def line() -> str:
+        return f"GET /goods/{chance.choice(GOODS)} 200 {chance.randrange(2, 90)} ms"
 
     lm.topic("orders").publish_many(one() for _ in range(many * 4))
-    lm.topic("payments").publish_many({"order": one()["order"], "cents": str(chance.randrange(199, 9999))} for _ in range(many))
-    lm.topic("logs.web").publish_many({"line": f"GET /goods/{chance.choice(GOODS)} 200 {chance.randrange(2, 90)} ms"} for _ in range(many * 3))
+    lm.topic("payments").publish_many({"order": order(), "cents": str(chance.randrange(9999))} for _ in range(many))
+    lm.topic("logs.web").publish_many({"line": line()} for _ in range(many * 3))
 
 
 def _packers(lm: Remote, chance: random.Random, many: int) -> None:
@@ -100,9 +106,12 @@ def _read(lm: Remote, topic: str, group: str, consumer: str, many: int, chance: 
 
 
 def _mail(lm: Remote, chance: random.Random, many: int) -> None:
+    def one() -> bytes:
+        return _json(to=f"guest{chance.randrange(900)}@example.org", order=chance.randrange(99_999))
+
     jobs = lm.jobs
-    jobs.add_many("mail", (_json(to=f"guest{chance.randrange(900)}@example.org", order=chance.randrange(99_999)) for _ in range(many)), max_fails=3, ttr=120)
-    jobs.add_many("invoices", (_json(order=chance.randrange(99_999), cents=chance.randrange(9_999)) for _ in range(many)), ttr=120)
+    jobs.add_many("mail", (one() for _ in range(many)), max_fails=3, ttr=120)
+    jobs.add_many("invoices", (_json(order=chance.randrange(99_999)) for _ in range(many)), ttr=120)
     for job in jobs.lease_many("mail", "invoices", most=many * 2 + 2):
         draw = chance.random()
         if draw < 0.02:
@@ -116,9 +125,10 @@ def _mail(lm: Remote, chance: random.Random, many: int) -> None:
 
 
 def _pictures(lm: Remote, chance: random.Random, many: int) -> None:
-    jobs = lm.jobs
-    jobs.add_many("thumbnails", (_json(file=f"goods/{chance.randrange(500)}.jpg", width=320) for _ in range(max(1, many // 2))), ttr=120, max_fails=2)
-    for job in jobs.lease_many("thumbnails", most=max(1, many // 2)):
+    jobs, many = lm.jobs, max(1, many // 2)
+    files = (f"goods/{chance.randrange(500)}.jpg" for _ in range(many))
+    jobs.add_many("thumbnails", (_json(file=file, width=320) for file in files), ttr=120, max_fails=2)
+    for job in jobs.lease_many("thumbnails", most=many):
         if chance.random() < 0.01:
             job.bury(b"OSError: cannot identify image file goods/%d.jpg" % chance.randrange(500))
         elif chance.random() > 0.02:  # else its worker is gone with it
@@ -152,8 +162,10 @@ class _Letterbox:
 
 def _stock(lm: Remote, chance: random.Random, many: int) -> None:
     for _ in range(many):
-        lm.store.put(1, b"stock/%s/%s" % (chance.choice(TOWNS).encode(), chance.choice(GOODS).encode()), b"%d" % chance.randrange(400))
-        lm.store.put(2, b"basket/%05d" % chance.randrange(4000), _json(items=chance.sample(GOODS, 2), since=round(time.time())))
+        place = f"stock/{chance.choice(TOWNS)}/{chance.choice(GOODS)}"
+        basket = _json(items=chance.sample(GOODS, 2), since=round(time.time()))
+        lm.store.put(1, place.encode(), b"%d" % chance.randrange(400))
+        lm.store.put(2, b"basket/%05d" % chance.randrange(4000), basket)
     if chance.random() < 0.02:
         lm.store.switch_epoch()
 

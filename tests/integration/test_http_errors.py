@@ -250,6 +250,13 @@ def test_a_documented_error_can_be_met_on_a_server_in_trouble(own: Met, code: st
     _check(code, *OWN[code](own))
 
 
+def test_a_mistake_of_ours_has_the_headers_of_every_answer(own: Met) -> None:
+    assert _error(own)[0] == 500
+    assert own.lab.page("/settings")[2].keys() - own.lab.request("GET", "/api/v1/audit").headers.keys() <= {
+        "set-cookie"
+    }
+
+
 def test_errors_are_those_of_the_reference() -> None:
     """Stable words, of which docs/reference/errors.md and docs/reference/http.md say when one gets them."""
     root = Path(__file__).parents[2] / "docs/reference"

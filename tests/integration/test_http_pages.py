@@ -51,6 +51,7 @@ def walked(filled_lab: tuple[HttpLab, Filled]) -> Walk:
 
     def look(at: str) -> tuple[int, str, str]:
         status, html, headers = lab.page(at)
+        assert status < 500, f"{at}: {html}"
         assert set(headers["content-security-policy"].split("; ")) == POLICY, at
         assert len(html) < MOST_OF_A_PAGE, at
         return status, headers.get("content-type", ""), html

@@ -613,7 +613,7 @@ def test_a_lease_is_given_back_a_job_is_deleted_and_a_queue_is_paused(lab: HttpL
     one = ok(lab.get_json(f"/jobs/one/{id}"))
     assert (one["state"], one["attempts"], one["given_back"]) == ("scheduled", 0, 1)
     acted = act(lab, "jobs.delete", {"id": id})
-    assert acted.status == 200 and "cannot be had back" in acted.plan
+    assert acted.status == 200 and "cannot be brought back" in acted.plan
     assert refused(lab.post_json(f"/jobs/one/{id}/delete")) == (404, "job_not_found")
     assert refused(lab.post_json("/jobs/queues/nobody/resume")) == (404, "job_not_found")
     assert refused(lab.post_json("/jobs/queues/nobody/resume", {"dry_run": True})) == (404, "job_not_found")
@@ -754,3 +754,12 @@ def test_a_live_page_has_no_forms(lab: HttpLab) -> None:
         assert next(events).startswith("retry")
         event = next(events)
     assert event.startswith("event: live") and "<form" not in event and 'id="story"' in event
+
+
+def test_what_is_shown_before_is_no_more_than_what_will_be_done(lab: HttpLab) -> None:
+    for number in range(4):
+        dead(lab, "few", b"no", b"%d" % number)
+    for path in ("purge", "redrive"):
+        more = {"state": "failed", "older_s": 0} if path == "purge" else {}
+        status, plan = lab.post_json(f"/api/v1/jobs/queues/few/{path}", {"limit": 2, "dry_run": True, **more})
+        assert (status, plan["count"], len(plan["details"])) == (200, 2, 2), plan

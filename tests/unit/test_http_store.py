@@ -352,6 +352,8 @@ def test_pages_show_values_as_text_and_the_past_stands_still(lab: HttpLab) -> No
         assert "storages" in next(event for event in events if event.startswith("event: live"))
     reader = lab.user("ann", "store:read:1")
     lab.login(reader)
-    for path in ("/store", "/store/scan?storage=1", "/store/key?storage=1&key=a", "/store/compactions"):
+    for path in ("/store", "/store/scan?storage=1", "/store/key?storage=1&key=a"):
         status, page, _ = lab.page(path)
         assert status == 200 and "/act/" not in page, "who may change nothing is offered nothing"
+        assert "/store/compactions" not in page and "Kind" not in page, "nor what tells of all storages"
+    assert lab.page("/store/compactions")[0] == 403

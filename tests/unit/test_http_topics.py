@@ -623,7 +623,7 @@ def test_a_group_is_made_where_it_was_said(lab: HttpLab) -> None:
         taken = lab.redis("XREADGROUP", "GROUP", at, "c", "STREAMS", "mail", ">")
         assert (len(taken[0][1]) if taken else 0) == gets, at
         assert not_posted(lab, "/groups/create", **wanted) == (409, "group_exists")
-        assert not_posted(lab, "/groups/create", dry_run=True, **wanted) == (400, "group_exists")
+        assert not_posted(lab, "/groups/create", dry_run=True, **wanted) == (409, "group_exists")
     assert not_posted(lab, "/groups/create", name="mail", group="x", at="soon") == (400, "bad_option")
     for dry_run in (True, False):
         long = {"name": "x" * 300, "group": "g", "make_topic": True, "dry_run": dry_run}
@@ -899,3 +899,14 @@ def test_the_script_of_the_tail_never_makes_html_of_what_comes() -> None:
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "DOMParser"):
         assert word not in script
     assert "textContent" in script
+
+
+def test_looking_is_not_counted_as_reading(lab: HttpLab) -> None:
+    fill(lab, "mail", 5)
+    assert lab.redis("XRANGE", "mail", "-", "+")
+    topic = lab.inside.topics.get(b"mail") if lab.inside.topics is not None else None
+    assert topic is not None and topic.counts.read == 5
+    for path in ("/topics/entries?name=mail", "/topics/one?name=mail", "/topics/entries?name=mail&order=backwards"):
+        lab.page(path)
+        lab.get_json(path)
+    assert topic.counts.read == 5

@@ -61,6 +61,8 @@ class Upkeep:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        with self._at_work:  # somebody else may have asked for it
+            pass
 
     def _run(self) -> None:
         clock = self._engine.clock

@@ -362,12 +362,19 @@ class Topic(logged.Logged):
         self, start: EntryId, end: EntryId = ids.LAST, count: int | None = None, *, newest_first: bool = False
     ) -> tuple[list[bytes], int]:
         """The same as they are in the log."""
+        found, position = self.looked_at(start, end, count, newest_first=newest_first)
+        self.counts.read += len(found)
+        return found, position
+
+    def looked_at(
+        self, start: EntryId, end: EntryId = ids.LAST, count: int | None = None, *, newest_first: bool = False
+    ) -> tuple[list[bytes], int]:
+        """The same for who only looks: it is not counted as read."""
         if newest_first:
             return self._records_backwards(start, end, count)
         try:
             with self.lock:
                 found, position = self._records(start, end, sys.maxsize if count is None else count)
-                self.counts.read += len(found)
                 return found, max(position, self.removed_at)
         except codec.BadRecord as error:
             raise self._cannot_be_read(error) from error
@@ -400,14 +407,13 @@ class Topic(logged.Logged):
                 position = max(position, one.position)
                 size += len(one.payload)
                 check_size(size)
-            self.counts.read += len(found)
             return found, max(position, self.removed_at)
 
     def _cannot_be_read(self, error: codec.BadRecord) -> Corruption:
         return Corruption(self.folder, 0, f"an entry of this topic cannot be read: {error}")
 
     def has(self, id: EntryId) -> bool:
-        return bool(self.records(id, id, 1)[0])
+        return bool(self.looked_at(id, id, 1)[0])
 
     def first_id(self) -> EntryId | None:
         """Of the oldest entry that is there."""

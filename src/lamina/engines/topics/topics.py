@@ -18,7 +18,7 @@ from itertools import count
 from lamina.clock import Clock, SystemClock
 from lamina.engines.topics.past import Past
 from lamina.engines.topics.topic import Topic
-from lamina.errors import BadName, Corruption, LaminaError, WrongFormat, from_os
+from lamina.errors import BadName, Corruption, LaminaError, LogClosed, WrongFormat, from_os
 from lamina.log import lock
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
@@ -60,6 +60,7 @@ class Topics:
         """What happened to topics that were closed since."""
         self._committer = committer
         self._threaded = threaded
+        self._is_closed = False
         self._opened: dict[bytes, Topic] = {}
         self._written: set[bytes] = set()  # names of which it is known, of those that are not opened
         try:
@@ -130,6 +131,8 @@ class Topics:
         with self.lock:
             if name in self._opened:
                 return self._opened[name]
+            if self._is_closed:  # others may have the folder by now
+                raise LogClosed(f"{self.folder}: the topics were closed", hint="open them again")
             topic = Topic.open(
                 self._folder_of(name),
                 options=self.options,
@@ -204,6 +207,21 @@ class Topics:
                 self._names.discard(name)
                 self._written.discard(name)
             return existed
+
+    def delete_unused(self, name: bytes) -> None:
+        """Delete a topic that was made and never written to; one that somebody has written to meanwhile stays.
+
+        Raises: DiskError; then it may be there still.
+        """
+        with self.lock:
+            topic = self._opened.get(name)
+            if topic is None or topic.state.exists:
+                return
+            self._let_go(name)
+            if not topic.state.exists:  # nobody can write to it any more
+                self._throw_away(folder_name(name))
+                self._names.discard(name)
+                self._written.discard(name)
 
     def rename(self, old: bytes, new: bytes) -> None:
         """Give topic ``old``, which exists, the name ``new``; a topic that had it is deleted.
@@ -281,6 +299,7 @@ class Topics:
         """Write and sync everything. Raises: the first error, after all was closed."""
         errors: list[LaminaError] = []
         with self.lock:
+            self._is_closed = True
             for name in list(self._opened):
                 try:
                     self._opened.pop(name).close()

@@ -178,8 +178,8 @@ def show_name(name: bytes) -> str:
 def _answer(retention: Retention, verdicts: list[Verdict], going: list[Verdict], *, has_sealed: bool, size: int) -> str:
     stays = next((verdict for verdict in verdicts if not verdict.goes), None)
     if going:
-        more = "" if all(verdict.reason == DEAD for verdict in going) else " or is past a limit"
-        return f"{show_bytes(_size_of(going))} go at the next look: nothing in them is alive{more}"
+        more = "" if all(verdict.reason == DEAD for verdict in going) else "they are past a limit, or "
+        return f"{show_bytes(_size_of(going))} go at the next look: {more}nothing in them is alive"
     if stays is not None and stays.holders and stays.reason is not None:
         names = ", ".join(show_name(one.name) for one in stays.holders)
         hold = "" if retention.hold_s is not None else " (with hold:30d, say, idle groups do not hold for ever)"

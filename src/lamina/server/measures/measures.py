@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lamina.server.life import RESTORING, STARTING
+from lamina.server.life import RESTORING, STARTING, STOPPING
 from lamina.server.measures.families import Family
 from lamina.server.measures.gathering import Gathering
 from lamina.server.measures.look import Look
@@ -30,7 +30,7 @@ class Measures:
         from lamina.server.measures.of_server import OfServer
 
         self.look = Look(inside)
-        self._life = inside.life
+        self._inside = inside
         self._lock = threading.Lock()
         self._totals = Totals()
         self._of_server = OfServer(inside)
@@ -45,7 +45,8 @@ class Measures:
         """All metrics that have a value now.
 
         Until the engines are restored there are no counters: those of the last run are not known yet, and what began
-        at 0 would look like traffic when they are.
+        at 0 would look like traffic when they are. At the end there are none once nobody keeps them: the next run would
+        begin with less.
         """
         return self.collect()[0]
 
@@ -56,8 +57,10 @@ class Measures:
             self._of_server.gather(into)
             self._of_logs.gather(into)
             self._of_engines.gather(into)
-            is_early = self._life.phase in (STARTING, RESTORING)
-            families = [each for each in into.families() if each.metric.kind == "gauge" or not is_early]
+            phase = self._inside.life.phase
+            is_early, is_late = phase in (STARTING, RESTORING), phase == STOPPING and self._inside.history is None
+            has_counters = not is_early and not is_late
+            families = [each for each in into.families() if each.metric.kind == "gauge" or has_counters]
             return families, dict(self._totals.by_key)
 
     def counters(self) -> dict[str, float]:

@@ -122,12 +122,14 @@ class Busiest:
         self.names = [name for _, name in ranked]
 
     def _forget(self, own: set[str]) -> None:
-        """Totals of names that lost their place, if they are many: those of the last run may come again."""
+        """Totals of names that lost their place, if they are many, the smallest first: those of the last run, which the
+        busiest had, may come again."""
         for metric in self._metrics:
             prefix = metric.name + "{"
             keys = [key for key in self._totals.by_key if key.startswith(prefix)]
-            if len(keys) > 2 * self._most + 1:
+            too_many = len(keys) - 2 * self._most - 1
+            if too_many > 0:
                 kept = {key_of(metric.name, metric.labels, (name,)) for name in (*own, OTHER)}
-                for key in keys:
-                    if key not in kept:
-                        del self._totals.by_key[key]
+                lost = [key for key in keys if key not in kept]
+                for key in heapq.nsmallest(too_many, lost, key=self._totals.by_key.__getitem__):
+                    del self._totals.by_key[key]

@@ -43,8 +43,7 @@ def xadd(session: Session, args: Args) -> bytes:
     try:
         id, position = topic.add(args[3:]) if asked is None else _add(session, topic, args[fields_at:], asked)
     except InputError:
-        if not topic.state.exists:
-            session.topics.delete(key)
+        session.topics.delete_unused(key)
         raise
     session.rest_on(topic, position)
     session.house.changed(key)

@@ -13,9 +13,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from lamina.errors import NotThere
+from lamina.errors import InputError, NotThere
 from lamina.server.http import asking
 from lamina.server.http.access import Visit
+from lamina.server.http.asking import status_of
 from lamina.server.http.console.page import render, with_session
 from lamina.server.http.operations import AnyOperation
 from lamina.server.http.serving import Serving
@@ -40,8 +41,14 @@ def route(serving: Serving, operations: Mapping[str, AnyOperation]) -> Route:
         place.check_some(*operation.right)
         is_sure = "sure" in request.query_params
         given = {name: value for name, value in fields.items() if value != ""}
-        asked = asking.read(operation.asks, {**given, "dry_run": not is_sure})
-        found = await operation.carry_out(place, asked)
+        try:
+            asked = asking.read(operation.asks, {**given, "dry_run": not is_sure})
+            found = await operation.carry_out(place, asked)
+        except InputError as error:  # what was typed is not lost
+            status = status_of(error)
+            shown = {"status": status, "error": _for_people(error), "tried": fields, "operation": operation}
+            page = HTMLResponse(render("error.html", {**shown, "back": back, "visit": visit}), status)
+            return with_session(page, visit, request)
         if is_sure:
             response: Response = RedirectResponse(back, 303)
             is_https = request.url.scheme == "https"
@@ -52,6 +59,12 @@ def route(serving: Serving, operations: Mapping[str, AnyOperation]) -> Route:
         return with_session(HTMLResponse(render("confirm.html", shown)), visit, request)
 
     return Route("/act/{operation}", act, methods=["POST"])
+
+
+def _for_people(error: InputError) -> dict[str, object]:
+    """Without what helps programs only."""
+    told = error.as_dict()
+    return {**told, "hint": ""} if "openapi" in str(told.get("hint", "")) else told
 
 
 def local(back: str) -> str:

@@ -20,8 +20,9 @@ from lamina.errors import LaminaError
 from lamina.server.http import asking
 from lamina.server.http.access import Visit
 from lamina.server.http.asking import Refused
-from lamina.server.http.console.page import Page, render, values_of
+from lamina.server.http.console.page import Page, environment, render, values_of
 from lamina.server.http.serving import Serving
+from lamina.server.security.users import User
 
 EVERY_S: Final = 2.0
 MOST_LOOKING: Final = 32
@@ -63,7 +64,7 @@ class Live:
         self._looking -= 1
 
     async def _events(self, page: Page, scope: Scope, given: Mapping[str, object]) -> AsyncIterator[str]:
-        last, said_at = "", time.monotonic()
+        last, state, said_at = "", "", time.monotonic()
         yield "retry: 3000\n\n"
         while await self._another():
             visit = self._serving.access.visit(scope)  # as of now: logged out, taken off, or with other rights
@@ -78,6 +79,9 @@ class Live:
             if shown != last:
                 last, said_at = shown, time.monotonic()
                 yield event("live", shown)
+            if (found := self._state(visit.user)) != state:
+                state = found
+                yield event("state", state)
             elif time.monotonic() - said_at > _SILENT_S:
                 said_at = time.monotonic()
                 yield ": still here\n\n"
@@ -90,6 +94,12 @@ class Live:
                 return False
             await asyncio.sleep(_STEP_S)
         return True
+
+    def _state(self, user: User) -> str:
+        """How the server is, which every page says beside what it is about."""
+        made = environment().get_template("state.html").module
+        life = self._serving.inside.life
+        return f"{made.phase(life)}{made.problems(life, user)}"  # type: ignore[attr-defined]
 
     async def _shared(self, page: Page, visit: Visit, given: Mapping[str, object]) -> str:
         key = (page.path, visit.user, tuple(sorted(given.items(), key=str)))

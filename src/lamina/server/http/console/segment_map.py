@@ -50,7 +50,7 @@ class Size:
 WIDE: Final = Size(1040, 82, 440, 440, True)
 NARROW: Final = Size(360, 62, 118, 440, False)
 _HEAD: Final = 26  # above the core
-_FOOT: Final = 14
+_FOOT: Final = 22  # below it
 
 
 # -- the core --------------------------------------------------------------------------------------------------------
@@ -146,6 +146,9 @@ def _scars(layer: Layer, size: Size) -> Iterable[Markup]:
 def _heads(size: Size, labels_at: int, top: str) -> Markup:
     made = Markup('<text x="{at}" y="14" text-anchor="end" class="m-head">depth</text>').format(at=size.core_at - 9)
     made += Markup('<text x="{at}" y="14" class="m-head">{top}</text>').format(at=size.core_at, top=top)
+    made += Markup('<text x="{at}" y="{y}" class="m-head">{below}</text>').format(
+        at=size.core_at, y=_HEAD + size.height + 14, below={"newest": "oldest", "largest": "smallest"}[top]
+    )
     columns = [(labels_at + 64, "size", "end"), (labels_at + 74, "until", "start")]
     if size.is_wide:
         columns = [

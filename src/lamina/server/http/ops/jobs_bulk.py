@@ -84,8 +84,8 @@ def change(
     return bulk
 
 
-def count(engine: JobEngine, name: str, at: int, is_meant: Callable[[Job], bool]) -> tuple[Bulk, list[Job]]:
-    """How many are meant (``left``), and some of them. Raises: JobNotFound."""
+def count(engine: JobEngine, name: str, at: int, is_meant: Callable[[Job], bool], most: int) -> tuple[Bulk, list[Job]]:
+    """How many are meant (``left``), and some of the first ``most``. Raises: JobNotFound."""
     engine.tick()
     with engine.lock:
         find_queue(engine, name)
@@ -94,7 +94,7 @@ def count(engine: JobEngine, name: str, at: int, is_meant: Callable[[Job], bool]
         for job in jobs:
             if is_meant(job):
                 bulk.left += 1
-                if len(examples) < _EXAMPLES:
+                if len(examples) < min(_EXAMPLES, most):
                     examples.append(job)
         if time.monotonic() > end:
             bulk.is_cut = True

@@ -26,7 +26,10 @@ from lamina.units import show_bytes, show_duration
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=30 * 86_400)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=255)]
-ERRORS: Final = ("bad_job", "bad_name", "job_not_found", "duplicate_job", "not_leased", "disk_full", "log_failed")
+OF_THE_DISK: Final = ("disk_full", "log_failed")
+OF_ONE: Final = ("bad_job", "job_not_found", *OF_THE_DISK)
+"""Errors of what is done to one job, and to the jobs of a queue."""
+OF_QUEUE: Final = ("bad_name", "job_not_found", *OF_THE_DISK)
 
 
 class Typed(Changes, frozen=True, kw_only=True):
@@ -187,7 +190,8 @@ async def _plan_delete(place: Place, asked: IdAsks) -> Plan:
     return Plan(
         will=f"delete the job {asked.id} of {shown_name(job.queue.name)}",
         details=lines,
-        warning="It cannot be had back." + (" A worker has it, and will not be able to complete it." if is_out else ""),
+        warning="It cannot be brought back."
+        + (" A worker has it, and will not be able to complete it." if is_out else ""),
         count=1,
     )
 
@@ -300,7 +304,7 @@ ADD: Final = Operation(
     do=_add,
     plan=_plan_add,
     target=lambda asked: asked.queue,
-    errors=ERRORS,
+    errors=("bad_job", "bad_name", "duplicate_job", *OF_THE_DISK),
     hidden=("payload",),
 )
 DELETE: Final = Operation(
@@ -314,7 +318,7 @@ DELETE: Final = Operation(
     do=_delete,
     plan=_plan_delete,
     target=lambda asked: asked.id,
-    errors=ERRORS,
+    errors=OF_ONE,
 )
 RELEASE: Final = Operation(
     name="jobs.release",
@@ -327,7 +331,7 @@ RELEASE: Final = Operation(
     do=_release,
     plan=_plan_release,
     target=lambda asked: asked.id,
-    errors=ERRORS,
+    errors=(*OF_ONE, "not_leased"),
 )
 REDRIVE: Final = Operation(
     name="jobs.redrive",
@@ -340,7 +344,7 @@ REDRIVE: Final = Operation(
     do=_redrive,
     plan=_plan_redrive,
     target=lambda asked: asked.id,
-    errors=ERRORS,
+    errors=(*OF_ONE, "duplicate_job"),
 )
 PAUSE: Final = Operation(
     name="jobs.pause",
@@ -353,7 +357,7 @@ PAUSE: Final = Operation(
     do=_pause,
     plan=_plan_pause,
     target=lambda asked: asked.queue,
-    errors=ERRORS,
+    errors=("bad_job", "bad_name", *OF_THE_DISK),
 )
 RESUME: Final = Operation(
     name="jobs.resume",
@@ -366,6 +370,6 @@ RESUME: Final = Operation(
     do=_resume,
     plan=_plan_resume,
     target=lambda asked: asked.queue,
-    errors=ERRORS,
+    errors=("bad_job", *OF_QUEUE),
 )
 OPERATIONS: Final = (ADD, DELETE, RELEASE, REDRIVE, PAUSE, RESUME)

@@ -13,7 +13,7 @@ from lamina.engines.jobs.views import show_id
 from lamina.server.http.operations import Changes, Done, Name, Operation, Place, Plan
 from lamina.server.http.ops import jobs_bulk
 from lamina.server.http.ops.jobs_bulk import Many
-from lamina.server.http.ops.jobs_changing import ERRORS
+from lamina.server.http.ops.jobs_changing import OF_QUEUE
 from lamina.server.http.ops.jobs_shown import queue_name, row_of, text_line
 from lamina.units import show_duration
 
@@ -51,18 +51,18 @@ async def _plan_purge(place: Place, asked: PurgeAsks) -> Plan:
     place.check("jobs", "admin", name)
     engine = place.is_there(place.inside.jobs)
     at = PLACES.index(asked.state)
-    bulk, examples = await place.in_thread(jobs_bulk.count, engine, name, at, _is_meant(engine, asked))
+    bulk, examples = await place.in_thread(jobs_bulk.count, engine, name, at, _is_meant(engine, asked), asked.limit)
     with engine.lock:
         lines = [f"{show_id(job.id)}  {text_line(row_of(job).payload, 60)}" for job in examples]
     total = f"{'at least ' if bulk.is_cut else ''}{bulk.left}"
     most = asked.limit if bulk.is_cut else min(bulk.left, asked.limit)
-    if bulk.left > len(examples):
+    if most > len(examples):
         lines.append("…")
     return Plan(
         will=f"delete {most} of {total} {asked.state} jobs of {asked.queue} that ended "
         f"{show_duration(asked.older_s)} ago or earlier",
         details=lines,
-        warning="They cannot be had back." if most else "",
+        warning="They cannot be brought back." if most else "",
         count=most,
     )
 
@@ -78,6 +78,6 @@ PURGE: Final = Operation(
     do=_purge,
     plan=_plan_purge,
     target=lambda asked: asked.queue,
-    errors=ERRORS,
+    errors=OF_QUEUE,
 )
 OPERATIONS: Final = (PURGE,)

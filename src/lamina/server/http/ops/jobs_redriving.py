@@ -17,7 +17,15 @@ from lamina.server.http.names import shown
 from lamina.server.http.operations import Changes, Done, Name, Operation, Payload, Place, Plan
 from lamina.server.http.ops import jobs_bulk
 from lamina.server.http.ops.jobs_bulk import Many
-from lamina.server.http.ops.jobs_changing import ERRORS, Typed, looked_at, must_be_failed, payload_of, with_job
+from lamina.server.http.ops.jobs_changing import (
+    OF_ONE,
+    OF_QUEUE,
+    Typed,
+    looked_at,
+    must_be_failed,
+    payload_of,
+    with_job,
+)
 from lamina.server.http.ops.jobs_dead import group_of
 from lamina.server.http.ops.jobs_looking import Id
 from lamina.server.http.ops.jobs_shown import queue_name, row_of, shown_name, text_line
@@ -61,7 +69,7 @@ async def _plan_redrive_many(place: Place, asked: RedriveQueueAsks) -> Plan:
     name = queue_name(asked.queue)
     place.check("jobs", "admin", name)
     engine = place.is_there(place.inside.jobs)
-    bulk, examples = await place.in_thread(jobs_bulk.count, engine, name, AT_FAILED, _is_meant(asked))
+    bulk, examples = await place.in_thread(jobs_bulk.count, engine, name, AT_FAILED, _is_meant(asked), asked.limit)
     with engine.lock:
         lines = [f"{show_id(job.id)}  {text_line(row_of(job).payload, 60)}" for job in examples]
         queue = engine.state.queues.get(name)
@@ -70,7 +78,7 @@ async def _plan_redrive_many(place: Place, asked: RedriveQueueAsks) -> Plan:
     total = f"{'at least ' if bulk.is_cut else ''}{bulk.left}"
     most = min(bulk.left, asked.limit) if not bulk.is_cut else asked.limit
     which = f' with "{asked.error}"' if isinstance(asked, RedriveGroupAsks) else ""
-    if bulk.left > len(examples):
+    if most > len(examples):
         lines.append("…")
     return Plan(will=f"put {most} of {total} failed jobs of {asked.queue}{which} back", details=lines, count=most)
 
@@ -163,7 +171,7 @@ REDRIVE_QUEUE: Final = Operation(
     do=_redrive_many,
     plan=_plan_redrive_many,
     target=lambda asked: asked.queue,
-    errors=ERRORS,
+    errors=(*OF_QUEUE, "duplicate_job"),
 )
 REDRIVE_GROUP: Final = Operation(
     name="jobs.redrive_group",
@@ -176,7 +184,7 @@ REDRIVE_GROUP: Final = Operation(
     do=_redrive_many,
     plan=_plan_redrive_many,
     target=lambda asked: asked.queue,
-    errors=ERRORS,
+    errors=(*OF_QUEUE, "duplicate_job"),
     hidden=("error",),
 )
 REDRIVE_EDITED: Final = Operation(
@@ -190,7 +198,7 @@ REDRIVE_EDITED: Final = Operation(
     do=_redrive_edited,
     plan=_plan_redrive_edited,
     target=lambda asked: asked.id,
-    errors=ERRORS,
+    errors=(*OF_ONE, "duplicate_job"),
     hidden=("payload",),
 )
 OPERATIONS: Final = (REDRIVE_QUEUE, REDRIVE_GROUP, REDRIVE_EDITED)

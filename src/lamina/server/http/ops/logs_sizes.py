@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from lamina.log.naming import CHECKPOINT, CONSUMERS, parse
+from lamina.log.naming import CHECKPOINT, CONSUMERS, FileName, parse
 from lamina.server.http.ops import logs_names as names
 from lamina.server.http.ops.logs_names import Ref
 from lamina.server.inside import Inside
@@ -136,6 +136,7 @@ def _list(ref: Ref, folder_ns: int) -> Size:
     size = Size(ref, folder_ns=folder_ns)
     is_one = ref.kind not in (names.QUEUES, names.STORE)
     found: list[tuple[tuple[int, ...], str, int, int]] = []
+    growing: list[tuple[FileName, int]] = []
     with os.scandir(ref.folder) as entries:
         for entry in entries:
             name = parse(entry.name)
@@ -146,6 +147,8 @@ def _list(ref: Ref, folder_ns: int) -> Size:
             stat = entry.stat(follow_symlinks=False)
             if name is None and entry.name == CHECKPOINT:
                 size.checkpoint_bytes = stat.st_size
+            if name is not None and not name.is_closed and not name.is_part and not entry.name.endswith(".dump"):
+                growing.append((name, stat.st_size))
             if name is not None or entry.name == CHECKPOINT:
                 found.append((name.order if name is not None else (0,), entry.path, stat.st_size, stat.st_mtime_ns))
             else:
@@ -156,6 +159,10 @@ def _list(ref: Ref, folder_ns: int) -> Size:
     size.pieces = together([one[2] for one in found])
     if found and is_one:
         size.newest_path, size.active_bytes = found[-1][1], found[-1][2]
+    elif ref.kind == names.QUEUES:
+        size.active_bytes = max(growing)[1] if growing else 0
+    else:
+        size.active_bytes = sum(each for _, each in growing)
     return size
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lamina.engines.topics.retention import Retention
     from lamina.engines.topics.topic import Topic
 
+_LATEST_MS: Final = 253_402_300_800_000  # the year 10000
 _MOST_DELETED: Final = 100_000  # ids of one file that are compared with
 
 
@@ -179,8 +180,15 @@ class _Look:
             files=len(held),
             bytes=sum(each.bytes for each in held),
             oldest_file=held[0].file if held else "",
+            position_ns=_moment(one.needed),
             advice=f"{advice}; it needs entry {show_id(one.needed).decode()} and what comes behind it",
         )
+
+
+def _moment(id: EntryId) -> int | None:
+    """When an entry was added, by its id. None: ids that were given by hand need not be times."""
+    time_ms = id >> 64
+    return time_ms * 10**6 if 0 < time_ms < _LATEST_MS else None
 
 
 def _measure_groups(inside: Inside, ref: Ref, segments: list[Segment], found: Measured) -> Measured:

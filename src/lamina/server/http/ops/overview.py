@@ -10,7 +10,7 @@ from lamina._version import VERSION
 from lamina.clock import SystemClock
 from lamina.errors import BadOption
 from lamina.server.http.operations import AnyOperation, Asks, Gives, Operation, Place
-from lamina.server.inside import Inside
+from lamina.server.http.ops.overview_unknown import has_unread_groups
 from lamina.server.measures import vitals
 
 Range = Literal["15m", "1h", "24h", "14d"]
@@ -101,7 +101,7 @@ def _look(place: Place) -> Now:
         connections=int(figures.get("connections", 0)),
         disk_free_bytes=None if free is None else int(free),
         engines=[
-            _engine(name, figures, rates, is_at_least=name == "topics" and _has_unopened(place.inside))
+            _engine(name, figures, rates, is_at_least=name == "topics" and has_unread_groups(inside))
             for name in ENGINES
             if any(each in figures for each in (f"{name}.appends", f"{name}.{_FIGURES[name][0]}"))
         ],
@@ -113,18 +113,7 @@ def _look(place: Place) -> Now:
     )
 
 
-def _has_unopened(inside: Inside) -> bool:
-    """Topics of which it is not known what their groups have yet to read."""
-    topics = inside.topics
-    if topics is None:
-        return False
-    opened = [topic for _, topic in topics.opened()]
-    return topics.count() > len(opened)
-
-
-def _engine(
-    name: str, figures: dict[str, float], rates: dict[str, float], *, is_at_least: bool = False
-) -> EngineNow:
+def _engine(name: str, figures: dict[str, float], rates: dict[str, float], *, is_at_least: bool = False) -> EngineNow:
     came, went, waiting, oldest = (each and f"{name}.{each}" for each in _FIGURES[name])
     return EngineNow(
         name=name,

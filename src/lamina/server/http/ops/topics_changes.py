@@ -132,8 +132,7 @@ def _published(place: Place, asked: TopicPublishAsks) -> str:
         with topic.lock:
             id, position = topic.add(flat, _check_id(asked, topic))
     except InputError:
-        if not topic.state.exists:
-            topics.delete(name)
+        topics.delete_unused(name)
         raise
     topic.settle(position)
     return id_text(id)

@@ -181,7 +181,7 @@ async def _entry(place: Place, asked: TopicEntryAsks) -> TopicEntryFound:
 def _whole(place: Place, asked: TopicEntryAsks) -> TopicEntryFound:
     name, topic = find(place, asked.name)
     id = parse_id(asked.id)
-    records, position = topic.records(id, id, 1)
+    records, position = topic.looked_at(id, id, 1)
     if not records:
         gone = id <= topic.state.trimmed_to
         hint = "it was trimmed, or let go by retention" if gone else "it was deleted, or there never was one"
@@ -205,8 +205,8 @@ def _whole(place: Place, asked: TopicEntryAsks) -> TopicEntryFound:
 
 
 def _id_of(topic: Topic, start: EntryId, end: EntryId, *, newest_first: bool = False) -> str:
-    entries, _ = topic.read(start, end, 1, newest_first=newest_first)
-    return id_text(entries[0][0]) if entries else ""
+    records, _ = topic.looked_at(start, end, 1, newest_first=newest_first)
+    return id_text(decode(records[0])[0]) if records else ""
 
 
 ENTRIES: Final = Operation(

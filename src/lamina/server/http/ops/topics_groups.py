@@ -119,7 +119,7 @@ def _counted(topic: Topic, row: TopicGroupRow, end: float) -> TopicGroupRow:
 def _lag_s(topic: Topic, group: Group, now_ms: int) -> float | None:
     if group.last_id >= topic.state.last_id:
         return 0.0
-    waiting, _ = topic.records(EntryId(group.last_id + 1), count=1)
+    waiting, _ = topic.looked_at(EntryId(group.last_id + 1), count=1)
     first = entry_id(waiting[0]) if waiting else None
     if first is None:
         return 0.0

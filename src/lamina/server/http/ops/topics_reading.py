@@ -30,7 +30,7 @@ def pieces(
     count, left = _FIRST, most
     while start <= end and left != 0:
         wanted = count if left is None else min(count, left)
-        records, position = topic.records(start, end, wanted, newest_first=newest_first)
+        records, position = topic.looked_at(start, end, wanted, newest_first=newest_first)
         if not records:
             return
         last = entry_id(records[-1])
@@ -52,13 +52,15 @@ def newest(topic: Topic, start: EntryId, end: EntryId, most: int, most_bytes: in
     """
     if (found := _newest_in_memory(topic, start, end, most, most_bytes)) is not None:
         return found
-    one, position = topic.records(start, end, 1, newest_first=True)
+    one, position = topic.looked_at(start, end, 1, newest_first=True)
     if not one or most == 1:
         return one, position
     last = entry_id(one[0])
     assert last is not None
     many = _fitting(one, most_bytes, most) - 1
-    more, other = topic.records(start, EntryId(last - 1), many, newest_first=True) if many and last > start else ([], 0)
+    more, other = (
+        topic.looked_at(start, EntryId(last - 1), many, newest_first=True) if many and last > start else ([], 0)
+    )
     return [*reversed(more), *one], max(position, other)
 
 

@@ -40,6 +40,7 @@ async def _one(place: Place, asked: logs.OneAsks) -> Mapping[str, object]:
     rows = found.segments[start : start + _ROWS]
     return {
         "found": found,
+        "caption": _caption(found.kind, top),
         "rows": rows,
         "next": rows[-1].file if start + _ROWS < len(found.segments) else found.next,
         "wide": maps.core(found.segments, found.holders, maps.WIDE, "wide", label, top),
@@ -53,6 +54,11 @@ async def _one(place: Place, asked: logs.OneAsks) -> Mapping[str, object]:
         "ended": [work for work in found.works if work.ended_ns is not None],
         "may_act": names.find(place, asked.name).may(place, "admin"),
     }
+
+
+def _caption(kind: str, top: str) -> str:
+    each = "queue" if kind == names.JOURNALS else "file"
+    return f"The log to scale: each layer is a {each}, as high as it is large, the {top} on top;"
 
 
 def _age_s(then_ns: int | None) -> float | None:

@@ -9,8 +9,8 @@ function say(text) {
   if (pulse) pulse.textContent = text;
 }
 
-// Replace what changed, keep what did not: so that a selection, an open <details> or a place that was scrolled to
-// stays as it was. Parts are told apart by their id.
+// Replace what changed, keep what did not: so that an open <details> or a place that was scrolled to stays as it was.
+// Parts are told apart by their id. One in which text is marked, or a field is being filled in, waits.
 function replace(shown, html) {
   const next = document.createElement("template");
   next.innerHTML = html;
@@ -22,14 +22,67 @@ function replace(shown, html) {
   }
   for (const part of parts) {
     const old = document.getElementById(part.id);
-    if (old.contains(document.activeElement) && document.activeElement !== document.body) continue;
+    if (isHeld(old)) continue;
     if (old.outerHTML !== part.outerHTML) {
       const opened = [...old.querySelectorAll("details[open][id]")].map((one) => one.id);
+      const scrolled = [...old.querySelectorAll(".table")].map((one) => one.scrollLeft);
+      const again = focusIn(old);
       old.replaceWith(part);
       for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
+      part.querySelectorAll(".table").forEach((one, at) => { one.scrollLeft = scrolled[at] ?? 0; });
+      again(part);
     }
   }
   document.dispatchEvent(new CustomEvent("lamina:live"));
+}
+
+function isHeld(part) {
+  const marked = document.getSelection();
+  if (marked && !marked.isCollapsed && (part.contains(marked.anchorNode) || part.contains(marked.focusNode))) return true;
+  const active = document.activeElement;
+  return part.contains(active) && active.matches("input, select, textarea");
+}
+
+// What has the focus has it afterwards, too: the same link, or what stands in its place.
+function focusIn(part) {
+  const active = document.activeElement;
+  if (!active || active === document.body || !part.contains(active)) return () => {};
+  const kind = "a[href], summary, [tabindex]";
+  const same = (one) => ["href", "id", "data-file"].every((name) => one.getAttribute(name) === active.getAttribute(name));
+  const alike = (within) => [...within.querySelectorAll(kind)].filter((one) => one.getClientRects().length);
+  const at = alike(part).indexOf(active);
+  return (next) => {
+    const found = alike(next);
+    const again = found.find(same) || (active.hasAttribute("href") ? null : found[at]);
+    if (again?.getAttribute("tabindex") === "-1") again.setAttribute("tabindex", "0");
+    again?.focus({ preventScroll: true });
+  };
+}
+
+// How the server is: the word beside the name, what is broken, and a sign in the title for a tab that is far away.
+const title = document.title;
+function tellState(html) {
+  const next = document.createElement("template");
+  next.innerHTML = html;
+  for (const part of next.content.querySelectorAll("#phase, #problems")) {
+    const old = document.getElementById(part.id);
+    if (old && old.outerHTML !== part.outerHTML) old.replaceWith(part);
+  }
+  warn(document.querySelector("#problems p") !== null);
+}
+
+function warn(isSo) {
+  document.title = (isSo ? "(!) " : "") + title;
+}
+
+function lost() {
+  say("the server does not answer");
+  const phase = document.getElementById("phase");
+  if (phase) {
+    phase.className = "phase phase-failed";
+    phase.textContent = "no answer";
+  }
+  warn(true);
 }
 
 function follow() {
@@ -38,12 +91,13 @@ function follow() {
     replace(live, event.data);
     say("live");
   });
+  source.addEventListener("state", (event) => tellState(event.data));
   source.addEventListener("problem", (event) => say(event.data));
   source.addEventListener("gone", () => {
     source.close();
     location.reload();
   });
-  source.addEventListener("error", () => say("the server does not answer"));
+  source.addEventListener("error", lost);
   return source;
 }
 
