@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """All of them in one process, where tests are run by several: there is one browser and one server.
+
+    First, before it is looked which test belongs to which group.
 
     Where there is none, one test is left, to say so in one line.
     """
@@ -42,8 +45,9 @@ def missing() -> str:
     return ""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """One for each module: while Playwright drives it the thread has a running loop; other tests begin their own."""
     from playwright.sync_api import Error
 
     with ExitStack() as opened:
@@ -62,7 +66,7 @@ class Place:
 
 
 @pytest.fixture(scope="session")
-def place(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Open to everybody on this machine, filled with something of everything."""
     with ConsoleServer(tmp_path_factory.mktemp("place") / "data") as server:
         with server.remote() as lm:
@@ -72,7 +76,7 @@ def place(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def guarded(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """The same with users, whose names are their tokens."""
     folder = tmp_path_factory.mktemp("guarded") / "data"
     make_users(folder, ann="*:admin", reader="*:read", mailer="jobs:write:mail", late="*:admin")
