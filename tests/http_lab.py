@@ -46,6 +46,7 @@ from lamina.server.security import tokens, users
 from lamina.server.security.gate import Gate
 from lamina.server.security.rights import Right
 from lamina.server.security.users import User
+from waiting import wait_until
 
 T = TypeVar("T")
 HOST = "127.0.0.1"
@@ -176,6 +177,8 @@ class HttpLab:
         opened.callback(self._http.close)
         self.workq = opened.enter_context(Client(self.ports[0]))
         self.wire = opened.enter_context(Wire(self.ports[1]))
+        # Only then: one that is still being let in when its listener closes is lost by asyncio, with its socket.
+        wait_until(lambda: all(self.on_loop(lambda: [bool(door.connections) for door in doors])))
 
     async def _open_doors(self, served: list[houses.Served], listeners: list[Listener]) -> list[Any]:
         doors = []

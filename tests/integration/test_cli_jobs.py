@@ -20,6 +20,7 @@ from integration.workq_server import HOST, Server
 from lamina.client.workq import WorkqClient
 from lamina.errors import BadOption
 from lamina.units import parse_duration, show_duration
+from waiting import wait_until
 
 LAMINA = [sys.executable, "-m", "lamina"]
 NOBODY = "11111111-1111-4111-8111-111111111111"
@@ -573,13 +574,6 @@ class TestBadInput:
         done = place.run(*arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert "Traceback" not in done.stderr
-
-
-def wait_until(is_so: Any, seconds: float = 60) -> None:
-    by = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < by
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

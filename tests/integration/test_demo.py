@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from waiting import wait_until
 
 LAMINA = [sys.executable, "-m", "lamina"]
 
@@ -69,10 +69,3 @@ def servers_of(folder: Path) -> list[str]:
         if "serve" in words and any(word.startswith(str(folder)) for word in words):
             found.append(path.parent.name)
     return found
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
-    by = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < by
-        time.sleep(0.01)

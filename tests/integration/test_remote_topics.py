@@ -6,7 +6,6 @@ import asyncio
 import select
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from contract.ways import AllDoors
 from cutting_proxy import EAT, HOST, LOSE, CuttingProxy
 from lamina.client.resp import RespClient
 from lamina.errors import Disconnected, LogClosed
+from waiting import wait_until
 
 SOON = 60.0
 
@@ -68,13 +68,6 @@ def twin(request: pytest.FixtureRequest, both: list[Callable[[Any], Any]]) -> Ca
 
 def numbers(messages: Any) -> list[int]:
     return [int(message["n"]) for message in messages]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + SOON
-    while not holds():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
 
 
 # -- a server that goes ------------------------------------------------------------------------------------------------

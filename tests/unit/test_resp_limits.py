@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from integration.resp_wire import OK, Error, Simple, packed
+from lamina.engines.jobs.engine import JobEngine
 from lamina.log import ALWAYS, OS
 from lamina.server.resp import door
-from resp_lab import Caller, Lab, in_loop
+from lamina.server.workq.door import WorkqDoor
+from resp_lab import Caller, Lab, Line, in_loop
 
 PONG = Simple(b"PONG")
 NOAUTH = Error(b"NOAUTH Authentication required.")
@@ -41,6 +43,24 @@ async def test_clients_that_left_are_forgotten() -> None:
         lab.caller().connection.connection_lost(None)
     await lab.settle()
     assert not lab.door.connections and not lab.house.sessions
+
+
+@in_loop
+async def test_who_was_being_let_in_when_the_door_closed_is_hung_up_on() -> None:
+    lab = Lab(OS)
+    engine = JobEngine.open(None)
+    jobs = WorkqDoor(engine)
+    late, late_worker = lab.door(), jobs()
+    await lab.door.close()
+    await jobs.close()
+    for connection in (late, late_worker):
+        line = Line(("127.0.0.1", 1))
+        line.protocol = connection
+        connection.connection_made(line)  # type: ignore[arg-type]
+        assert line.is_closed and not line.sent
+    await lab.settle()
+    assert not lab.door.connections and not lab.house.sessions and not jobs.connections
+    engine.close()
 
 
 # -- who they are ----------------------------------------------------------------------------------------------------

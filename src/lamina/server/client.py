@@ -41,6 +41,7 @@ class Door(Protocol):
 
     loop: asyncio.AbstractEventLoop
     max_connections: int
+    is_closed: bool
     turns: Turns
     refusals: Refusals
     accepted: int
@@ -106,6 +107,9 @@ class Client:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport = cast(asyncio.Transport, transport)
         self.is_tls = transport.get_extra_info("sslcontext") is not None
+        if self.door.is_closed:  # it was being let in, or agreed on a key, when the door closed
+            transport.close()
+            return
         if len(self.door.connections) >= self.door.max_connections:
             self.door.refusals.note(TOO_MANY)
             transport.write(self._too_many)

@@ -53,6 +53,7 @@ class RespDoor:
         self.connections: set[Connection] = set()
         self.refusals, self.accepted = Refusals(), 0
         self.max_connections = house.settings.max_connections
+        self.is_closed = False
         house.changed, house.is_resting = self.waiting.changed, self.waiting.is_resting
         house.expect_all = self.waiting.expect_all
         dispatch.HANDLERS.update(COMMANDS)
@@ -110,7 +111,8 @@ class RespDoor:
             self._send_expired_away()
 
     async def close(self) -> None:
-        """Let every answer that is due go out, then hang up."""
+        """Let every answer that is due go out, then hang up. Who comes from now on is hung up on at once."""
+        self.is_closed = True
         self.house.stops()
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()

@@ -46,6 +46,7 @@ class WorkqDoor:
         self.connections: set[Connection] = set()
         self.refusals, self.accepted = Refusals(), 0
         self.max_connections = max_connections
+        self.is_closed = False
         self.started_ns = engine.clock.now_ns()
         self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None
@@ -106,7 +107,8 @@ class WorkqDoor:
             self._send_expired_away()
 
     async def close(self) -> None:
-        """Let every answer that is due go out, then hang up."""
+        """Let every answer that is due go out, then hang up. Who comes from now on is hung up on at once."""
+        self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self._expiry_timer is not None:
