@@ -42,6 +42,7 @@ from lamina.server.http.console.app import site
 from lamina.server.inside import Inside
 from lamina.server.life import Life
 from lamina.server.listening import Listener
+from lamina.server.looking import Looking
 from lamina.server.security import tokens, users
 from lamina.server.security.gate import Gate
 from lamina.server.security.rights import Right
@@ -167,6 +168,7 @@ class HttpLab:
         self.audit = self.inside.audit = Audit(str(self.folder))
         opened.callback(self.audit.close)
         _keep_history(self.inside, str(self.folder), opened)
+        self.inside.looking = Looking(self.inside)  # it looks when a test says so
         listeners = [Listener(Address.parse(f"{HOST}:0")) for _ in served]
         self.ports = [int(each.shown.rpartition(":")[2]) for each in listeners]
         doors = self._doors.run(self._open_doors(served, listeners))

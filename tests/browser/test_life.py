@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from browser.conftest import Open, Place
 from browser.tabs import Tab
 from integration.console_server import ConsoleServer, Filled
-from lamina.server.http.console.live import EVERY_S
+from lamina.server.http.console.live import EVERY_S, MOST_LOOKING
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -60,6 +61,21 @@ def test_a_page_outlives_a_restart_of_the_server(chromium: Browser, tab_of: Open
     with server:
         tab.until(PULSE, "live")
         assert tab.go("/settings") == 200
+
+
+def test_a_page_that_is_one_too_many_stands_still_and_says_why(tab: Tab, place: Place) -> None:
+    tab.allow("503")
+    with ExitStack() as opened:
+        for _ in range(MOST_LOOKING + 1):
+            last = opened.enter_context(place.server.connection())
+            last.request("GET", "/live/jobs")
+            status = last.getresponse().status
+        assert status == 503
+        tab.go("/jobs")
+        tab.until("text => document.getElementById('pulse').textContent.includes(text)", "pages are live already")
+        assert "Jobs" in tab.content and not tab.page.title().startswith("(!)")
+        tab.go("/topics/tail?name=orders")
+        tab.until("text => document.getElementById('tail-state').textContent.includes(text)", "pages are live already")
 
 
 @pytest.mark.parametrize("path", ["/audit?limit=3", "/settings#settings"])

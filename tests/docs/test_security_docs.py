@@ -167,7 +167,7 @@ def test_the_limits_of_the_api_and_the_console_are_those_in_the_code() -> None:
     assert shown["fields of a form"] == str(asking.MOST_FIELDS)
     assert shown["sessions of browsers"] == str(access.MOST_SESSIONS)
     assert shown["a session that is not used"] == f"{access.IDLE_S / 3600:.0f} h"
-    assert shown["live pages"] == str(live.MOST_LOOKING)
+    assert shown["live pages"] == f"{live.MOST_LOOKING}, and {live.MOST_OF_ONE} of one user"
     assert shown["of a list in one answer"] == str(operations.Limit.__metadata__[0].le)
     assert shown["runs of the pipeline that are kept"] == str(runs.MOST_KEPT)
     assert shown["pages of reports that are kept"] == str(runs.MOST_PAGES)

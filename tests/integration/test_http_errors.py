@@ -3,90 +3,32 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from http_lab import HttpLab
-from integration.console_samples import SAMPLES, address_of
-from integration.console_server import Filled, fill, record_runs
-from lamina.log.files.real import RealFile
-from lamina.server.http import api, openapi
+from integration.console_server import Filled, record_runs
+from integration.http_mistakes import Answered, Met, documented, filled_server, spoil
+from lamina import runs
+from lamina.server.http import api
 from lamina.server.http.asking import MOST_BODY
 from lamina.server.http.ops import all_operations
 from lamina.server.http.ops.logs_desk import desk_of
 from lamina.server.http.ops.logs_works import Running
 
-Answered = tuple[int, Any]
-
-
-def documented() -> dict[str, dict[str, int]]:
-    """By code: which operations say that they may give it, and with which status."""
-    found: dict[str, dict[str, int]] = {}
-    for operations in openapi.document(all_operations().values())["paths"].values():
-        for described in operations.values():
-            for status, answer in described["responses"].items():
-                if status != "200":
-                    for code in answer["description"].split(", "):
-                        found.setdefault(code, {})[described["operationId"]] = int(status)
-    return found
-
-
-class Met:
-    """A server to make mistakes with."""
-
-    def __init__(self, lab: HttpLab, filled: Filled) -> None:
-        self.lab, self.filled = lab, filled
-
-    def do(self, operation_name: str, token: str | None = None, /, **fields: object) -> Answered:
-        """One operation, with these fields instead of those of its sample; None leaves one out."""
-        operation = all_operations()[operation_name]
-        sample = SAMPLES[operation_name](self.filled) if operation.changes else {}
-        given = {name: value for name, value in {**sample, **fields}.items() if value is not None}
-        path, left = address_of(operation, given)
-        if operation.changes:
-            return self.lab.post_json(path, left, token)
-        return self.lab.get_json(path, token, **left)
-
-    def send(self, name: str, data: bytes = b"{}", **headers: str) -> Answered:
-        """The same with any body."""
-        operation = all_operations()[name]
-        path, _ = address_of(operation, SAMPLES[name](self.filled) if operation.changes else {})
-        sent = {"content-type": "application/json", **{key.replace("_", "-"): value for key, value in headers.items()}}
-        answer = self.lab.request(operation.method, path, data if operation.changes else b"", sent)
-        return answer.status, answer.json()
-
-    @contextmanager
-    def disk(self, folder: str, number: int, method: str = "append") -> Iterator[None]:
-        """A disk that fails so, for files below ``folder`` of the data."""
-        real, below = getattr(RealFile, method), str(self.lab.folder / folder)
-
-        def fails(file: RealFile, *args: Any) -> Any:
-            if file.path.startswith(below):
-                raise OSError(number, os.strerror(number), file.path)
-            return real(file, *args)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(RealFile, method, fails)
-            yield
-
 
 @pytest.fixture(scope="module")
 def common(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Met]:
     """For mistakes that leave it as it was."""
-    with HttpLab(tmp_path_factory.mktemp("common")) as lab:
-        with lab.remote() as lm:
-            filled = fill(lm)
-        record_runs(lab.folder)
-        yield Met(lab, filled)
+    with filled_server(tmp_path_factory.mktemp("common")) as met:
+        yield met
 
 
 @pytest.fixture
@@ -157,12 +99,8 @@ def _log_failed(met: Met) -> Answered:
 
 
 def _corruption(met: Met) -> Answered:
-    files = sorted((met.lab.folder / "topics" / "orders").glob("*.dat"))
-    data = bytearray(files[0].read_bytes())
-    for place in range(len(data) // 2, len(data) // 2 + 200):
-        data[place] ^= 0xFF
-    files[0].write_bytes(data)
-    met.lab.restart()
+    with met.stopped():
+        spoil(min((met.lab.folder / "topics" / "orders").glob("*.dat")))
     return met.do("topics.entries", name="orders", limit=1000)
 
 
@@ -184,17 +122,31 @@ def _log_closed(met: Met) -> Answered:
     return met.do("store.put")
 
 
+def _log_locked(met: Met) -> Answered:
+    """Another process has the topic."""
+    met.lab.restart()
+    with open(met.lab.folder / "topics/orders/lamina.lock") as lock:
+        flock(lock, LOCK_EX)
+        return met.do("topics.publish")
+
+
+def _wrong_format(met: Met) -> Answered:
+    """A file of something else."""
+    with met.stopped():
+        max((met.lab.folder / "topics/orders").glob("*.dat")).write_bytes(b"PK" + bytes(100))
+    return met.do("topics.publish")
+
+
 def _stopped(met: Met) -> Answered:
-    """One waits for a compaction, another gives it up."""
-    for number in range(100):
-        met.do("store.put", key=f"new {number}")
-        with ThreadPoolExecutor(1) as waiting:
-            asked = waiting.submit(met.do, "store.compact", wait=True)
-            while not asked.done() and met.do("store.cancel")[1]["count"] == 0:
-                pass
-        if asked.result()[0] != 200:
-            break
-    return asked.result()
+    """It is closed."""
+    _log_closed(met)
+    return met.do("store.compact", wait=True)
+
+
+def _storage(met: Met) -> Answered:
+    record_runs(met.lab.folder)
+    Path(runs.folder_of(str(met.lab.folder)), met.run + runs.RECORD).write_text("{")
+    return met.do("pipeline.run")
 
 
 COMMON: dict[str, Callable[[Met], Answered]] = {
@@ -211,7 +163,6 @@ COMMON: dict[str, Callable[[Met], Answered]] = {
     "no_group": lambda met: met.do("topics.reset_group", group="nobody"),
     "not_leased": lambda met: met.do("jobs.release", id=met.filled.ready),
     "not_there": lambda met: met.do("queues.suspend", handle="a" * 16),
-    "stopped": _stopped,
     "too_large": lambda met: met.send("jobs.add", b" " * (MOST_BODY + 1)),
     "too_old": lambda met: met.do("store.scan", storage=1, as_of="2020-01-01T00:00:00Z"),
     "wrong_type": lambda met: met.send("jobs.add", content_type="text/plain"),
@@ -223,9 +174,13 @@ OWN: dict[str, Callable[[Met], Answered]] = {
     "error": _error,
     "log_closed": _log_closed,
     "log_failed": _log_failed,
+    "log_locked": _log_locked,
     "not_allowed": _not_allowed,
     "not_ready": _not_ready,
+    "stopped": _stopped,
+    "storage": _storage,
     "unauthorized": _unauthorized,
+    "wrong_format": _wrong_format,
     "wrong_host": _wrong_host,
 }
 

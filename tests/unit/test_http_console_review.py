@@ -10,7 +10,6 @@ import pytest
 
 from http_lab import Answer, HttpLab
 from lamina.server.http.console import page as console
-from lamina.server.http.ops import overview_unknown
 
 STATIC = Path(console.__file__).parent / "static"
 
@@ -74,17 +73,9 @@ def test_a_group_that_nobody_looks_at_after_a_start_is_not_said_to_have_read_all
     lab.restart()
     assert (topics()["waiting"], topics()["is_at_least"]) == (0, True)
     assert "≥ 0" in lab.page("/")[1]
-    lab.redis("XINFO", "GROUPS", "orders")
-    assert (topics()["waiting"], topics()["is_at_least"]) == (5, False), "the topic without groups is still not open"
-
-
-def test_groups_are_looked_for_a_few_topics_at_a_time(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(5):
-        lab.redis("XADD", f"t{number}", "*", "item", "tea")
-    lab.restart()
-    monkeypatch.setattr(overview_unknown, "_AT_ONCE", 3)
-    assert overview_unknown.has_unread_groups(lab.inside), "it is not known yet"
-    assert not overview_unknown.has_unread_groups(lab.inside)
+    assert lab.inside.looking is not None
+    lab.inside.looking.look()
+    assert (topics()["waiting"], topics()["is_at_least"]) == (5, False)
 
 
 def test_what_is_being_written_is_told_of_all_logs(lab: HttpLab) -> None:

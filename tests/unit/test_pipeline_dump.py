@@ -140,6 +140,17 @@ def test_odd_logs(tmp_path: Path, name: str, data: bytes) -> None:
         assert on_runner(tmp_path / "queues", found, 2) == folded_by_the_engine(found, 2)
 
 
+def test_a_log_behind_knows_what_is_missing_at_the_end(tmp_path: Path) -> None:
+    log = file_of(create("a"), message("a", "m1"))
+    behind = file_of(QUEUE_STORE.watermark(START_NS + 1), create("b"), first_ns=START_NS + 1)
+    whole = {LOG.format(0): log, LOG.format(1): behind}
+    for found in (whole, {**whole, LOG.format(0): log[:-1]}):
+        assert on_runner(tmp_path / "queues", found, 0) == folded_by_the_engine(found, 0)
+    assert folded_by_the_engine(whole, 0)[0] == ""
+    assert folded_by_the_engine(found, 0)[0] == "RestoreRefused"
+    assert folded_by_the_engine(found, 0, force=True)[0] == ""
+
+
 @pytest.mark.parametrize(
     "data",
     [

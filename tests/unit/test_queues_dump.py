@@ -389,6 +389,18 @@ def test_folding_refuses_what_restoring_refuses_and_passes_over_it_when_forced()
         lab.dumper.dump()
 
 
+def test_what_was_safe_and_is_damaged_at_the_end_of_a_log_is_no_torn_tail() -> None:
+    lab = with_messages()
+    path = f"{FOLDER}/smp-server-store-1.log"
+    assert isinstance(lab.files, MemoryFiles)
+    lab.files.open(path, write=True).content.data[-1] ^= 1
+    before = lab.seen()
+    with pytest.raises(RestoreRefused, match=r"store-1.log, byte \d+: records that were safe are missing at its end"):
+        lab.dumper.dump()
+    assert short(lab.names()) == ["0.dump", "1.log", "2.log"], "nothing that may still be mended is gone"
+    assert lab.seen() == before
+
+
 # -- one at a time, and told -----------------------------------------------------------------------------------------
 
 

@@ -46,11 +46,13 @@ def test_e02_epochs_may_jump() -> None:
 def test_e02_epochs_never_fall_and_have_64_bits() -> None:
     lab = StoreLab()
     lab.sw(7)
-    for epoch in (6, 0, -1, 1 << 64):
+    for epoch in (6, 0, -1, 1 << 64, (1 << 63) - 1, (1 << 62) + 1):
         with pytest.raises(BadEntry, match="cannot follow epoch 7"):
             lab.sw(epoch)
     assert lab.sw(7) == 7
     assert lab.sw() == 8
+    assert lab.sw(1 << 62) == 1 << 62
+    assert lab.sw() == (1 << 62) + 1, "whatever somebody asked for, another one can follow"
 
 
 def test_e03_an_open_session_holds_its_epoch_back() -> None:

@@ -66,6 +66,7 @@ def _default(key: str) -> str:
 )
 @click.option("--resp", metavar="WHERE", help="Where topics, queues and the store listen." + _default("resp.listen"))
 @click.option("--http", metavar="WHERE", help="Where health checks listen." + _default("http.listen"))
+@click.option("--public-url", metavar="URL", help="Where browsers reach the console if a proxy ends TLS: https://HOST.")
 @click.option("--tls-cert", metavar="FILE", type=click.Path(), help="The certificate (PEM); then all doors speak TLS.")
 @click.option("--tls-key", metavar="FILE", type=click.Path(), help="Its key (PEM).")
 @click.option("--tls-client-ca", metavar="FILE", type=click.Path(), help="Clients need a certificate signed by these.")

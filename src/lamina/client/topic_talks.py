@@ -131,8 +131,20 @@ def border_in(reply: Reply) -> EntryId | None:
 
 def removed_to(name: bytes) -> Talk[EntryId]:
     """Up to this id retention has taken messages away; 0: it never has."""
-    (reply,) = yield Ask([probe(name, ids.FIRST)], may_repeat=True)
-    return border_in(reply) or ids.FIRST
+    return (yield from _looked_at(name, ids.FIRST, ids.LAST, 1))[0]
+
+
+def _looked_at(name: bytes, start: EntryId, end: EntryId, most: int) -> Talk[tuple[EntryId, list[bytes]]]:
+    """Up to which id retention took messages, and ids of those that are there: the first ones, none if there is none.
+
+    The messages themselves do not come here, and are not counted as read.
+    """
+    words = ("XINFO", "STREAM", name, "IDS", ids.show(start), ids.show(end), most)
+    (reply,) = yield Ask([words], may_repeat=True)
+    if _is_missing(reply):
+        return ids.FIRST, []
+    border, found = fine(reply)
+    return ids.parse(border), found
 
 
 def told(name: bytes, after: EntryId, until: EntryId) -> Talk[Gap]:
@@ -244,12 +256,11 @@ def _count(name: bytes, after: EntryId, until: EntryId) -> Talk[int]:
     """Messages behind one id and up to another."""
     total = 0
     while after < until:
-        words = ("XRANGE", name, ids.show(EntryId(after + 1)), ids.show(until), "COUNT", PAGE)
-        page = yield from ask(*words, may_repeat=True)
-        total += len(page)
-        if len(page) < PAGE:
+        _, page = yield from _looked_at(name, EntryId(after + 1), until, PAGE)
+        if not page:
             break
-        after = ids.parse(page[-1][0])
+        total += len(page)
+        after = ids.parse(page[-1])
     return total
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lamina.addresses import Address
+from lamina.config.public_url import PublicUrl
 from lamina.errors import BadOption
 from lamina.log import sync
 from lamina.units import parse_bytes, parse_duration
@@ -133,6 +134,13 @@ def _listen(value: object, is_text: bool) -> object:
     return found
 
 
+def _public_url(value: object, is_text: bool) -> object:
+    """Empty: none."""
+    if value == "":
+        return None
+    return PublicUrl.parse(str(_text(value, is_text))).origin
+
+
 def _path(value: object, is_text: bool) -> object:
     return _text(value, is_text)
 
@@ -158,6 +166,7 @@ NUMBER: Final = Kind("number", "a number", _any_number)
 FLAG: Final = Kind("flag", "true or false", _flag)
 SYNC: Final = Kind("sync", '"always", "os", "interval" or "interval:500" (milliseconds)', _sync)
 LISTEN: Final = Kind("listen", '"HOST:PORT", "unix:/path" or "off"', _listen)
+PUBLIC_URL: Final = Kind("url", 'a URL without a path, such as "https://lamina.example.org"', _public_url)
 PATH: Final = Kind("path", "a path", _path)
 RETAIN: Final = Kind("retain", 'a table of PATTERN = "LIMITS", such as "logs.*" = "age:7d,bytes:10GiB"', _retain)
 

@@ -10,7 +10,12 @@ from lamina.config.loading import RETAIN, Config
 from lamina.config.table import SECTIONS, SETTINGS, Setting
 
 _WIDTH = 110
-_NOT_SET = {"server.tls_cert": "server.pem", "server.tls_key": "server.key", "server.tls_client_ca": "clients.pem"}
+_NOT_SET = {
+    "server.tls_cert": "server.pem",
+    "server.tls_key": "server.key",
+    "server.tls_client_ca": "clients.pem",
+    "http.public_url": "https://lamina.example.org",
+}
 _HEAD = """\
 # Settings of "lamina serve". All are optional; what stands here behind # is the default.
 # Flags win over the environment (LAMINA_<SECTION>_<NAME>), which wins over this file.

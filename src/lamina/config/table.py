@@ -154,6 +154,15 @@ def _all() -> Iterable[Setting]:
     yield _listen("workq", "jobs", "127.0.0.1:9922")
     yield _listen("resp", "topics, queues and the store", "127.0.0.1:6380")
     yield _listen("http", "health checks", "127.0.0.1:9980")
+    yield Setting(
+        section="http",
+        name="public_url",
+        kind=kinds.PUBLIC_URL,
+        default=None,
+        meaning="Where browsers reach the console if a proxy ends TLS in front of it: https://HOST. "
+        "Headers of a proxy are not believed.",
+        flag="--public-url",
+    )
     yield from _log("jobs", "interval", "sync", "segment_bytes", "segment_age_s")
     yield Setting(
         section="jobs",

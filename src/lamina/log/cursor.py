@@ -10,6 +10,7 @@ from typing import Final
 from lamina.errors import Gap, from_os
 from lamina.log import frame
 from lamina.log import index as indexes
+from lamina.log.files import file_size
 from lamina.log.formats import Format
 from lamina.log.frame import Stop
 from lamina.log.index import Index, newest_data
@@ -238,7 +239,7 @@ class Cursor:
         if place == len(names):
             return None
         # There is a later file, so this one is full: what was added since it was opened is read first.
-        size = segment.file.size()
+        size = file_size(segment.file)
         if self._at < size:
             return Segment(segment.name, segment.file, segment.format, size, is_newest=False)
         following = self._reader.open(names[place], is_newest=place == len(names) - 1)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from lamina.errors import Corruption, from_os
 from lamina.log import attest, frame
 from lamina.log import index as indexes
-from lamina.log.files import File, Files, read_at
+from lamina.log.files import File, Files, file_size, read_at
 from lamina.log.files.real import RealFiles
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
@@ -205,7 +205,7 @@ class Reader:
         except FileNotFoundError:
             return None
         try:
-            end = file.size()
+            end = file_size(file)
             if newest is not None and newest[0] == name and newest[1] is not None:
                 end = newest[1]
             header = read_header(file)

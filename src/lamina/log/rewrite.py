@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from lamina.errors import Corruption, from_os
 from lamina.log import index, kernel
-from lamina.log.files import File, Files, join, write_all
+from lamina.log.files import File, Files, file_size, join, write_all
 from lamina.log.formats import Format
 from lamina.log.frame import MAX_PAYLOAD, REASONS, Stop
 from lamina.log.naming import Family, FileName, sort_out
@@ -191,7 +191,7 @@ def _without(
     report = RewriteReport()
     file = open_for_reading(files, folder, name.name)
     try:
-        report.bytes_before = report.bytes_after = file.size()
+        report.bytes_before = report.bytes_after = file_size(file)
         format = check_header(file, name.name)
         decisions = _decide(file, name, format, keep, max_payload, report)
         if report.dropped and report.kept == 0 and _may_vanish(files, folder, name, family):

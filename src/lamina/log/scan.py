@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from lamina.log import frame, kernel
-from lamina.log.files import File, read_at, read_into
+from lamina.log.files import File, file_size, read_at, read_into
 from lamina.log.formats import HEADER
 from lamina.log.frame import Stop
 
@@ -60,7 +60,7 @@ class FileScan:
         window: int = WINDOW,
     ) -> None:
         self._file = file
-        self._end = file.size() if end is None else end
+        self._end = file_size(file) if end is None else end
         self._max_payload = max_payload
         self._buffer = bytearray(min(window, max(self._end - start, 0)))
         self.stop = start

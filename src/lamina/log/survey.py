@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from lamina.errors import Corruption, DiskError, WrongFormat, from_os
 from lamina.log import frame
 from lamina.log.attest import is_attested, next_record
-from lamina.log.files import File, Files, join, read_at
+from lamina.log.files import File, Files, file_size, join, read_at
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
 from lamina.log.naming import FAMILIES, FileName, Listing, follows, sort_out
@@ -120,7 +120,7 @@ def _size(files: Files, folder: str, name: FileName) -> int:
     except (FileNotFoundError, DiskError):
         return 0
     try:
-        return file.size()
+        return file_size(file)
     finally:
         file.close()
 
@@ -150,8 +150,8 @@ class _Look:
             segment = SegmentSurvey(name, damage=[Damage(name.name, 0, 0, error.message, is_repairable=False)])
             self._result.segments.append(segment)
             return
-        segment = SegmentSurvey(name, bytes=file.size())
         try:
+            segment = SegmentSurvey(name, bytes=file_size(file))
             if _check_header(file, segment, may_be_torn):
                 self._scan(file, segment, following, may_be_torn=may_be_torn)
                 self._check_end_of_file_before(segment)
@@ -199,7 +199,7 @@ class _Look:
             return None
         try:
             format = check_header(file, name.name)
-            head = read_record(file, HEADER_SIZE, file.size(), self._max_payload)
+            head = read_record(file, HEADER_SIZE, file_size(file), self._max_payload)
             return None if isinstance(head, Stop) else (format, read_at(file, head.payload_at, head.size))
         except (Corruption, WrongFormat):
             return None

@@ -107,6 +107,7 @@ def _live(
         for warning in open_to_others(settings.data):
             logger.warning("%s", warning)
     _keep_history(inside, settings.data, opened)
+    _look_around(inside, opened)
     handles.spare_the_collector()
 
     def ready() -> None:
@@ -160,6 +161,15 @@ def _keep_history(inside: Inside, data: str | None, opened: ExitStack) -> None:
 
     opened.callback(close)
     sampler.start()
+
+
+def _look_around(inside: Inside, opened: ExitStack) -> None:
+    """Find out how it is with what nobody uses, from when the server is ready until it stops."""
+    from lamina.server.looking import Looking
+
+    looking = inside.looking = Looking(inside)
+    opened.callback(looking.stop)
+    looking.start()
 
 
 def _open_http(

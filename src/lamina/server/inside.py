@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lamina.engines.topics.upkeep import Upkeep as TopicUpkeep
     from lamina.server.audit import Audit
     from lamina.server.history import History
+    from lamina.server.looking import Looking
     from lamina.server.measures import Measures
     from lamina.server.resp.door import RespDoor
     from lamina.server.workq.door import WorkqDoor
@@ -63,6 +64,8 @@ class Inside:
         """None: there is no data folder, or it is not open yet; then nothing can be changed over HTTP."""
         self.history: History | None = None
         """None: before the engines are open, and after the doors are closed."""
+        self.looking: Looking | None = None
+        """Finds out how it is with what nobody uses; None: nobody does that."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def opened(self, loop: asyncio.AbstractEventLoop, doors: Sequence[object]) -> None:

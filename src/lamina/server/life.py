@@ -8,19 +8,24 @@ A server that is ready can still be of no use: a log that failed, a disk that is
 told (``problem``, ``solved``) or asked for (``watch``) whenever somebody looks, so that nothing has to be polled. Some
 problems end by themselves (a full disk) and only make it not ready; others need a new start (a log that failed): then
 it is not alive either, and whoever watches over processes may start another one.
+
+Reasons name files, and files name topics. Who may not know these is told what kind of thing is broken, and no more.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lamina.clock import Clock, SystemClock
 from lamina.errors import LaminaError
 from lamina.units import show_bytes, show_duration
+
+logger = logging.getLogger("lamina.server")
 
 STARTING: Final = "starting"
 RESTORING: Final = "restoring"
@@ -31,6 +36,27 @@ WAITING: Final = "waiting"  # of an engine whose turn has not come
 
 _MOST_KEPT = 100  # lines of a report that are kept; the rest is counted
 _LONG_ENOUGH_S = 0.2  # before that a rate says nothing
+_UNTOLD: Final = "the console and the log of the server say what, to who may know"
+_NOT_WRITTEN: Final = f"something of it cannot be written any more; {_UNTOLD}"
+_NOT_OPENED: Final = f"it could not be opened; {_UNTOLD}"
+_NOT_KNOWN: Final = f"something is wrong with it; {_UNTOLD}"
+_NOT_STARTED: Final = f"something could not be opened; {_UNTOLD}"
+
+
+class _Problem(NamedTuple):
+    """Something that is broken."""
+
+    reason: str
+    needs_restart: bool
+    is_found_out: bool = False
+    """By asking, which failed: nobody chose the words."""
+
+    def told(self, knows_names: bool) -> str:
+        if knows_names:
+            return self.reason
+        if self.needs_restart:
+            return _NOT_WRITTEN
+        return _NOT_KNOWN if self.is_found_out else self.reason
 
 
 @dataclass(slots=True)
@@ -122,7 +148,7 @@ class Restoring:
             rest.append(f"{self.engine}: and {report.not_shown} more of these")
         return [first, *rest]
 
-    def as_dict(self, now: float, *, with_report: bool = True) -> dict[str, object]:
+    def as_dict(self, now: float, *, with_report: bool = True, with_names: bool = True) -> dict[str, object]:
         """As plain values."""
         done, total = self.moved
         shown: dict[str, object] = {
@@ -133,7 +159,7 @@ class Restoring:
             "estimate_s": _estimate(done, total, now - self.started) if self.phase == RESTORING else None,
         }
         if self.reason:
-            shown["reason"] = self.reason
+            shown["reason"] = self.reason if with_names else _NOT_OPENED
         if self.phase == READY and with_report:
             shown["report"] = self.report.as_dict()
         return shown
@@ -154,7 +180,8 @@ class Life:
         self._engines: dict[str, Restoring] = {}
         self._restoring_from = 0.0
         self._best_percent = 0.0
-        self._problems: dict[str, tuple[str, bool]] = {}
+        self._problems: dict[str, _Problem] = {}
+        self._logged: set[str] = set()
         self._watched: dict[str, tuple[Callable[[], str | None], bool]] = {}
         self.sections: dict[bytes, tuple[bytes, Callable[[Any], dict[str, object]]]] = {b"life": (b"Life", self._shown)}
         """More sections of INFO (resp/info_sections.py): who opens an engine that another door serves adds one."""
@@ -205,9 +232,12 @@ class Life:
                 self._enter(FAILED, reason)
 
     def problem(self, name: str, reason: str, *, needs_restart: bool = False) -> None:
-        """Something is broken until it is ``solved``, such as ``("jobs", "the log failed: ...")``."""
+        """Something is broken until it is ``solved``, such as ``("jobs", "the log failed: ...")``.
+
+        The reason of one that may end by itself is for everybody who asks: it must name nothing.
+        """
         with self._lock:
-            self._problems[name] = reason, needs_restart
+            self._problems[name] = _Problem(reason, needs_restart)
 
     def solved(self, name: str) -> None:
         """Take a problem back; nothing happens when there is none."""
@@ -216,7 +246,7 @@ class Life:
 
     def watch(self, name: str, ask: Callable[[], str | None], *, needs_restart: bool = False) -> None:
         """Call ``ask`` whenever somebody looks: it says what is broken, or None. It must be quick and wait for nothing;
-        the thread is that of who looks.
+        the thread is that of who looks. Who may know what it says: as with ``problem``.
         """
         with self._lock:
             self._watched[name] = ask, needs_restart
@@ -244,27 +274,41 @@ class Life:
     @property
     def problems(self) -> dict[str, str]:
         """What is broken now, by name."""
-        return {name: reason for name, (reason, _) in self._all_problems().items()}
+        return {name: one.reason for name, one in self._all_problems().items()}
 
     @property
     def needs_restart(self) -> str:
         """Why this process is of no use any more; empty if it is."""
-        if self._phase == FAILED:
-            return self._reason
-        return "; ".join(f"{name}: {reason}" for name, (reason, is_final) in self._all_problems().items() if is_final)
+        return self.why_restart()
 
-    def _all_problems(self) -> dict[str, tuple[str, bool]]:
+    def why_restart(self, *, with_names: bool = True) -> str:
+        """The same; without names: for who may not know what topics and files are called."""
+        if self._phase == FAILED:
+            return self._reason if with_names else _NOT_STARTED
+        found = self._all_problems().items()
+        return "; ".join(f"{name}: {one.told(with_names)}" for name, one in found if one.needs_restart)
+
+    def _all_problems(self) -> dict[str, _Problem]:
         with self._lock:
             problems, watched = dict(self._problems), list(self._watched.items())
         for name, (ask, needs_restart) in watched:
             try:
-                reason = ask()
+                reason, is_found_out = ask(), False
             except Exception as error:
                 # What cannot even be asked is not well; and who looks must get an answer.
-                reason = _say(error)
+                reason, is_found_out = _say(error), True
             if reason:
-                problems[name] = reason, needs_restart
+                problems[name] = _Problem(reason, needs_restart, is_found_out)
+        self._log_new(problems)
         return problems
+
+    def _log_new(self, problems: dict[str, _Problem]) -> None:
+        """Each once while it lasts: the log has the reason that not everybody is told."""
+        with self._lock:
+            new = [name for name in problems if name not in self._logged]
+            self._logged = set(problems)
+        for name in new:
+            logger.warning("%s: %s", name, problems[name].reason)
 
     @property
     def is_ready(self) -> bool:
@@ -306,21 +350,24 @@ class Life:
         problems = "; ".join(f"{name}: {reason}" for name, reason in self.problems.items())
         return {"phase": self._phase, "problems": " ".join(problems.split())}
 
-    def as_dict(self, *, with_reports: bool = True) -> dict[str, object]:
-        """All of it as plain values; no secret, no payload is in it. Reports name files."""
+    def as_dict(self, *, with_reports: bool = True, with_names: bool = True) -> dict[str, object]:
+        """All of it as plain values; no secret, no payload is in it. Reports name files, and so do reasons: without
+        names they say less.
+        """
         now = self._clock.monotonic()
-        problems, percent, estimate = self.problems, self.percent, self.estimate_s
+        problems, percent, estimate = self._all_problems(), self.percent, self.estimate_s
+        with_these = {"with_report": with_reports, "with_names": with_names}
         with self._lock:
             shown: dict[str, object] = {
                 "phase": self._phase,
                 "since_ms": self._since_ns // 1_000_000,
                 "percent": percent,
                 "estimate_s": estimate,
-                "engines": {name: one.as_dict(now, with_report=with_reports) for name, one in self._engines.items()},
-                "problems": problems,
+                "engines": {name: one.as_dict(now, **with_these) for name, one in self._engines.items()},
+                "problems": {name: one.told(with_names) for name, one in problems.items()},
             }
             if self._reason:
-                shown["reason"] = self._reason
+                shown["reason"] = self._reason if with_names or self._phase != FAILED else _NOT_STARTED
         return shown
 
 

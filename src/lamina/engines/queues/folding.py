@@ -20,7 +20,7 @@ from lamina.engines.queues.message import NO_TTL, Message
 from lamina.engines.queues.restoring import ABOUT_MESSAGES, RestoreRefused, StoreWarning, leave_out_expired
 from lamina.engines.queues.state import State, records
 from lamina.engines.queues.store_files import Plan
-from lamina.engines.queues.store_reading import BAD_RECORD, LOST_RECORDS, StoreReading
+from lamina.engines.queues.store_reading import BAD_RECORD, LOST_RECORDS, StoreReading, reached_before
 from lamina.errors import StorageError, from_os
 from lamina.log import kernel, rewrite
 from lamina.log.files import Files, join
@@ -191,7 +191,7 @@ class _Folding:
     ) -> None:
         self._files, self._folder, self._plan = files, folder, plan
         self._keeps_messages, self._force = keeps_messages, force
-        self._last = self._most = 0
+        self._last = self._most = self._read_to = 0
         self.survivors = Survivors(now, ttl, keeps_messages=keeps_messages)
         self.takes_broken = False
         self.is_stopped: Callable[[], bool] = lambda: False
@@ -204,6 +204,7 @@ class _Folding:
         edits = Edits()
         for log in self._plan.logs:
             self._sort(store_files.log_name(log).name, edits)
+        self._check_end(number)
         writing = DumpWriting(self._last, self._most + edits.records)
         writing.write(self._files, self._folder, number, self._queues(edits), self.is_stopped, self.step)
         return writing
@@ -242,7 +243,16 @@ class _Folding:
                     continue
                 if self._keeps_messages or values[0] not in ABOUT_MESSAGES:
                     edits.take(payload, values)
-        self._last = reading.last
+        self._last, self._read_to = reading.last, reading.done
+
+    def _check_end(self, number: int) -> None:
+        """What is bad at the end of a log looks like the torn tail of a crash. The log behind it, which was begun when
+        this one was whole and synced, knows better.
+        """
+        behind = store_files.log_name(number + 1).name
+        if reached_before(self._files, self._folder, behind) > self._last:
+            name = store_files.log_name(number).name
+            self._teller(name)(LOST_RECORDS, None, self._read_to, "records that were safe are missing at its end")
 
     def _teller(self, name: str) -> Callable[[str, int | None, int, str], None]:
         def tell(kind: str, record: int | None, offset: int, reason: str) -> None:

@@ -14,7 +14,7 @@ from lamina.engines.queues.journal.home import no_path
 from lamina.engines.queues.journal.paths import Layout, read_layout
 from lamina.engines.queues.message import NO_TTL, Message, Queue
 from lamina.engines.queues.opening import JOURNALS
-from lamina.engines.queues.peeking import peek, waiting
+from lamina.engines.queues.peeking import Peeked, peek, waiting
 from lamina.engines.queues.restoring import IGNORED_FILE, restore
 from lamina.engines.queues.state import State
 from lamina.engines.queues.store_reading import TORN_TAIL
@@ -84,8 +84,7 @@ class Looked:
         """Raises: DiskError."""
         size, is_closed, head, problem = len(queue.messages), queue.is_closed, queue.messages[:1], ""
         if self.layouts:
-            with no_path(queue.rid, "look at"):
-                found = peek(self.files, self._folder_of(queue))
+            found = self.peek(queue)
             size, is_closed, problem = found.size, found.is_closed, found.problem
             head = [] if found.head is None else [found.head]
         return QueueView(
@@ -99,6 +98,11 @@ class Looked:
             ttl_s=None if queue.ttl == NO_TTL else queue.ttl,
             problem=problem,
         )
+
+    def peek(self, queue: Queue) -> Peeked:
+        """What its journal has. Raises: DiskError."""
+        with no_path(queue.rid, "look at"):
+            return peek(self.files, self._folder_of(queue))
 
     def views(self) -> Iterator[QueueView]:
         for queue in list(self.state.queues.values()):

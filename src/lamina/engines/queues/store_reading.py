@@ -18,7 +18,7 @@ from lamina.log.files import File, Files, join, read_at
 from lamina.log.formats import QUEUE_STORE
 from lamina.log.frame import MAX_UVARINT, REASONS, TIME, Head, Stop, decode_head
 from lamina.log.index import newest_data
-from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
+from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record, read_whole
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 
 TORN_TAIL: Final = "torn_tail"
@@ -136,6 +136,25 @@ class StoreReading:
             return True, None  # inside of it may stand anything that a client sent
         behind = next_record(file, bad_at, end, self.last)
         return behind is None or _has_unwritten_sector(file, bad_at, behind), behind
+
+
+def reached_before(files: Files, folder: str, name: str) -> int:
+    """How far the log had come when this file was begun, by the record at its head: the time of the newest record of
+    the files before it. 0: there is no such file, or it does not say. Raises: DiskError.
+    """
+    try:
+        file = open_for_reading(files, folder, name)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise from_os(error, "open the file", join(folder, name)) from error
+    try:
+        first = read_whole(file, HEADER_SIZE, file.size())
+    except OSError as error:
+        raise from_os(error, "read the file", join(folder, name)) from error
+    finally:
+        file.close()
+    return 0 if isinstance(first, Stop) else QUEUE_STORE.read_watermark(first[1]) or 0
 
 
 def _head_at(file: File, at: int, end: int) -> Head | Stop:

@@ -26,7 +26,7 @@ from lamina.engines.store.catalog import PROGRESS, Catalog
 from lamina.errors import Corruption, WrongFormat, from_os
 from lamina.log import consumers, rewrite
 from lamina.log.consumer_file import Consumer
-from lamina.log.files import Files, join, read_at
+from lamina.log.files import Files, file_size, join, read_at
 from lamina.log.naming import parse, sort_out
 from lamina.log.reader import Reader
 from lamina.log.segment import open_for_reading
@@ -205,7 +205,7 @@ def in_progress(files: Files, folder: str) -> set[str]:
     except FileNotFoundError:
         return set()
     try:
-        text = read_at(file, 0, file.size())
+        text = read_at(file, 0, file_size(file))
     finally:
         file.close()
     return {match.decode("ascii") for match in _IN_PROGRESS.findall(text)}

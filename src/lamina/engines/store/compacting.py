@@ -30,7 +30,7 @@ from lamina.engines.store.merging import Feed, Run, culled, merged
 from lamina.engines.store.sorted_file import EMPTY, SortedFile, SortedWriter
 from lamina.engines.store.storages import Storages
 from lamina.errors import LogLocked, Stopped, from_os
-from lamina.log.files import Files, FolderLock, join
+from lamina.log.files import Files, FolderLock, file_size, join
 from lamina.log.segment import open_for_reading
 
 _SMALL: Final = 4  # a part is small below this fraction of its size
@@ -246,7 +246,7 @@ def size_of(files: Files, folder: str, name: str) -> int:
     except FileNotFoundError as error:
         raise from_os(error, "open the file", join(folder, name)) from error
     try:
-        return file.size()
+        return file_size(file)
     finally:
         file.close()
 

@@ -27,7 +27,7 @@ class ChannelState:
     """Epoch of the last one that ended; 0: none has."""
 
 
-_LAST: Final = (1 << 63) - 1  # far from where numbers of 64 bits end: another one can always follow
+_FARTHEST: Final = 1 << 62  # far from where numbers of 64 bits end: others have to follow whatever somebody asks for
 
 
 class Due(NamedTuple):
@@ -68,8 +68,9 @@ class EpochCounter:
 
     def check(self, epoch: int) -> None:
         """Raises: BadEntry if ``switch`` cannot be to this one."""
-        if not self.current <= epoch <= _LAST:
-            raise BadEntry(f"epoch {epoch} cannot follow epoch {self.current}", hint="epochs rise")
+        if not self.current <= epoch <= max(_FARTHEST, self.current + 1):
+            hint = "epochs rise" if epoch < self.current else f"ask for {_FARTHEST} at most"
+            raise BadEntry(f"epoch {epoch} cannot follow epoch {self.current}", hint=hint)
 
     def switch(self, epoch: int) -> None:
         self.check(epoch)

@@ -25,7 +25,7 @@ from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.table import Table
 from lamina.errors import Corruption, DiskError, StorageError, WrongFormat, from_os
 from lamina.log import kernel
-from lamina.log.files import Files, join
+from lamina.log.files import Files, file_size, join
 from lamina.log.formats import PWAL as FORMAT
 from lamina.log.frame import REASONS
 from lamina.log.naming import PWAL, FileName, Listing, sort_out
@@ -316,7 +316,7 @@ class _Look:
         found: list[Damage] = []
         try:
             has_header = _has_header(self._files, self._folder, name)
-            for each in salvage.sessions(file, file.size(), has_header=has_header):
+            for each in salvage.sessions(file, file_size(file), has_header=has_header):
                 if isinstance(each, Bad):
                     if not each.is_unfinished or counts(each.epoch, fold.until, fold.voids):
                         found.append(Damage(name, each.start, each.end, each.reason, not facts.is_merged))
@@ -394,7 +394,7 @@ def _size(files: Files, folder: str, name: str) -> int:
     except (FileNotFoundError, DiskError):
         return 0
     try:
-        return file.size()
+        return file_size(file)
     finally:
         file.close()
 

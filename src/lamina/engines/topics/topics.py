@@ -11,7 +11,7 @@ Threads: every method is safe from any thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 
@@ -58,6 +58,9 @@ class Topics:
         """What writing all of their logs costs."""
         self.counts = Past()
         """What happened to topics that were closed since."""
+        self.told: Callable[[bytes, bool], None] = lambda name, is_left: None
+        """Called, with the lock held, when a topic was opened, deleted or renamed: a name, and whether there is a topic
+        under it that is not open."""
         self._committer = committer
         self._threaded = threaded
         self._is_closed = False
@@ -146,7 +149,11 @@ class Topics:
             self._names.add(name)
             self._written.discard(name)
             self._opened[name] = topic
+            self._tell(name)
             return topic
+
+    def _tell(self, name: bytes) -> None:
+        self.told(name, name in self._names and name not in self._opened)
 
     def _folder_of(self, name: bytes) -> str:
         return join(self.folder, folder_name(name))
@@ -203,9 +210,12 @@ class Topics:
             existed = self._is_known_to_be_there(name)  # a damaged one can be deleted all the same
             if name in self._names:
                 self._let_go(name)
-                self._throw_away(folder_name(name))
-                self._names.discard(name)
-                self._written.discard(name)
+                try:
+                    self._throw_away(folder_name(name))
+                    self._names.discard(name)
+                    self._written.discard(name)
+                finally:
+                    self._tell(name)
             return existed
 
     def delete_unused(self, name: bytes) -> None:
@@ -218,10 +228,13 @@ class Topics:
             if topic is None or topic.state.exists:
                 return
             self._let_go(name)
-            if not topic.state.exists:  # nobody can write to it any more
-                self._throw_away(folder_name(name))
-                self._names.discard(name)
-                self._written.discard(name)
+            try:
+                if not topic.state.exists:  # nobody can write to it any more
+                    self._throw_away(folder_name(name))
+                    self._names.discard(name)
+                    self._written.discard(name)
+            finally:
+                self._tell(name)
 
     def rename(self, old: bytes, new: bytes) -> None:
         """Give topic ``old``, which exists, the name ``new``; a topic that had it is deleted.
@@ -241,9 +254,13 @@ class Topics:
                 self.files.rename_folder(self._folder_of(old), join(self.folder, target))
             except OSError as error:
                 self._look_again()
+                self._tell(old)
+                self._tell(new)
                 raise from_os(error, "rename the folder", self._folder_of(old)) from error
             self._names.discard(old)
             self._names.add(new)
+            self._tell(old)
+            self._tell(new)
 
     def _settle(self, name: bytes) -> None:
         """What was refused of a topic must not take the place of another one. Raises: the disk's error."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lamina.engines.topics import group_views as engine_views
 from lamina.engines.topics import ids
+from lamina.engines.topics.entries import entry_id
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.messages import END, START, Moment, show_name, starting_at, to_name
 from lamina.engines.topics.reading import PAGE
@@ -140,12 +141,13 @@ def plan_reset(name: str, topic: Topic | None, group: str, moment: Moment) -> Re
 
 
 def count(topic: Topic, after: EntryId, until: EntryId) -> int:
-    """Messages behind one id and up to another."""
+    """Messages behind one id and up to another. Counting them is not reading them: ``Topic.looked_at``."""
     total = 0
     while after < until:
-        entries, _ = topic.read(EntryId(after + 1), until, PAGE)
-        total += len(entries)
-        if len(entries) < PAGE:
+        records, _ = topic.looked_at(EntryId(after + 1), until, PAGE)
+        total += len(records)
+        last = entry_id(records[-1]) if len(records) == PAGE else None
+        if last is None:
             break
-        after = entries[-1][0]
+        after = last
     return total

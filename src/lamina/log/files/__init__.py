@@ -125,6 +125,14 @@ def read_into(file: File, buffer: memoryview, offset: int) -> int:
         raise from_os(error, "read the file", file.path) from error
 
 
+def file_size(file: File) -> int:
+    """How many bytes it has. Raises: DiskError naming the file."""
+    try:
+        return file.size()
+    except OSError as error:
+        raise from_os(error, "look at the file", file.path) from error
+
+
 def read_at(file: File, offset: int, size: int) -> bytes:
     """Up to ``size`` bytes from ``offset``. Raises: DiskError naming the file."""
     buffer = bytearray(size)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from lamina.engines.queues import codec, store_files
 from lamina.engines.queues.dump_check import time_of_end
 from lamina.engines.queues.store_files import Plan
-from lamina.engines.queues.store_reading import BAD_RECORD, LOST_RECORDS, StoreReading
+from lamina.engines.queues.store_reading import BAD_RECORD, LOST_RECORDS, StoreReading, reached_before
 from lamina.log.files import File, Files
 from lamina.log.formats import QUEUE_STORE
 from lamina.log.frame import MIN_RECORD, Stop
@@ -61,6 +61,8 @@ def survey(
         _Survey(files, folder, found, piece, progress).base(store_files.dump_name(plan.base))
     for number in plan.logs:
         _Survey(files, folder, found, piece, progress).log(store_files.log_name(number).name)
+    if plan.logs and reached_before(files, folder, store_files.log_name(plan.logs[-1] + 1).name) > found.last:
+        raise Odd  # what was safe is missing at the end
     return found
 
 

@@ -3,7 +3,8 @@
 A browser sends its cookie along with whatever a page of somebody else makes it send. So what changes something needs a
 sign that the page was ours: the token of the session in the form, or JSON, which no foreign page may send; and where
 the browser says which page it was, that counts. Where nobody has to log in, a name that is made to lead to this
-machine must not open it: only addresses and ``localhost`` are answered.
+machine must not open it: only addresses and ``localhost`` are answered, and the host that browsers use if whoever runs
+the server named one. No header of a proxy is believed: anybody can send them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 from starlette.requests import cookie_parser
 from starlette.types import Scope
 
+from lamina.config.public_url import PublicUrl
 from lamina.server.http.asking import Refused
 from lamina.server.refusals import Refusals
 from lamina.server.security.gate import Gate
@@ -57,9 +59,11 @@ class Visit:
 class Access:
     """Of one door. On its loop only."""
 
-    def __init__(self, gate: Gate, *, is_loopback: bool = True) -> None:
+    def __init__(self, gate: Gate, *, is_loopback: bool = True, public: PublicUrl | None = None) -> None:
         self.gate = gate
         self._is_loopback = is_loopback
+        self.public = public
+        """Where browsers reach it through a proxy; None: there only where it listens."""
         self.refusals = Refusals()
         self._sessions: dict[str, Session] = {}
 
@@ -69,7 +73,7 @@ class Access:
         address = scope["client"][0] if scope.get("client") else ""
         host = _name_of(headers.get(b"host", ""))
         # Whatever else is sent along: a page that was led here by its name may send any header.
-        if not self.gate.is_needed and self._is_loopback and not _leads_here(host):
+        if not self.gate.is_needed and self._is_loopback and not (_leads_here(host) or self._is_public(host)):
             raise Refused(421, "wrong_host", "this server answers to addresses and localhost", "use 127.0.0.1")
         kind, _, token = headers.get(b"authorization", "").partition(" ")
         if kind.lower() == "bearer":
@@ -85,10 +89,26 @@ class Access:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         site = headers.get(b"sec-fetch-site", "same-origin")
         origin = headers.get(b"origin")
-        if site not in ("same-origin", "none") or (
-            origin is not None and origin.partition("://")[2].lower() != headers.get(b"host", "").lower()
-        ):
+        is_ours = origin is None or self._is_own(origin.lower(), headers.get(b"host", "").lower())
+        if site not in ("same-origin", "none") or not is_ours:
             raise Refused(403, "forged", "another page sent this", "use the pages of this server, or a token")
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Whether a page of this origin is one that was asked for at this host, or at the public one."""
+        if self.public is not None:
+            if origin == self.public.origin:
+                return True
+            if host == self.public.authority:  # the same name and not the same scheme: somebody in between
+                return False
+        return origin.partition("://")[2] == host
+
+    def _is_public(self, name: str) -> bool:
+        return self.public is not None and name == self.public.host
+
+    @property
+    def is_https(self) -> bool:
+        """Whether browsers come by TLS, whatever the door itself speaks."""
+        return self.public is not None and self.public.is_https
 
     def check_form(self, visit: Visit, token: object) -> None:
         """Of a form. Raises: Refused unless it was made for this session."""

@@ -77,6 +77,8 @@ class _Guard:
         if scope["type"] != "http":
             return
         app = self._app
+        if self._access is not None and self._access.is_https:
+            scope["scheme"] = "https"  # where TLS ends in front of the door: cookies are for TLS only
         # Before a route is looked for: who may not come in does not learn what is there.
         try:
             visit = self._access.visit(scope) if self._access is not None else Visit(EVERYBODY)

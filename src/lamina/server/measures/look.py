@@ -48,14 +48,16 @@ class Look:
             from lamina.server.measures.topics_seen import TopicsLook
 
             look = TopicsLook()
-            self._topics = Kept(lambda: look.look(topics))
+            self._topics = Kept(lambda: look.look(topics, None if (at := self._inside.looking) is None else at.topics))
         return self._topics.get(self.share) if self._topics is not None and self._inside.topics is not None else None
 
     def queues(self) -> QueuesSeen | None:
         if self._queues is None and (deliveries := self._inside.queues) is not None:
             from lamina.server.measures import queues_seen
 
-            self._queues = Kept(lambda: queues_seen.look(deliveries))
+            self._queues = Kept(
+                lambda: queues_seen.look(deliveries, None if (at := self._inside.looking) is None else at.queues)
+            )
         return self._queues.get(self.share) if self._queues is not None and self._inside.queues is not None else None
 
     # -- logs and disks ------------------------------------------------------------------------------------------------

@@ -77,6 +77,7 @@ JOBS_EXPIRED = Metric("lamina_jobs_expired_total", "counter", "Jobs whose life w
 # -- topics ------------------------------------------------------------------------------------------------------------
 TOPICS = Metric("lamina_topics", "gauge", "Topics that there are.")
 TOPICS_OPEN = Metric("lamina_topics_open", "gauge", "Topics that were used since the start.")
+TOPICS_UNKNOWN = Metric("lamina_topics_unknown", "gauge", "Topics whose groups were not looked at since the start.")
 TOPIC_ENTRIES = Metric("lamina_topic_entries", "gauge", "Entries of an open topic.", _T)
 TOPIC_ADDED = Metric("lamina_topic_added_total", "counter", "Entries that were added.", _T)
 TOPIC_READ = Metric("lamina_topic_read_total", "counter", "Entries that were given out, by whatever read them.", _T)
@@ -88,6 +89,7 @@ GROUP_PENDING = Metric("lamina_group_pending_entries", "gauge", "Entries deliver
 
 # -- queues ------------------------------------------------------------------------------------------------------------
 QUEUES = Metric("lamina_queues", "gauge", "Queues that there are.")
+QUEUES_UNKNOWN = Metric("lamina_queues_unknown", "gauge", "Queues that were not looked into since the start.")
 QUEUES_MESSAGES = Metric("lamina_queues_messages", "gauge", "Messages that wait in queues.")
 QUEUES_OLDEST = Metric("lamina_queues_oldest_seconds", "gauge", "Age of the oldest message at the head of a queue.")
 QUEUES_SUBSCRIBERS = Metric("lamina_queues_subscribers", "gauge", "Queues that somebody has subscribed to.")

@@ -85,6 +85,8 @@ class OfEngines:
             into.gauge(n.TOPIC_ENTRIES, sum(others), OTHER)
         into.gauge(n.TOPICS, topics.count())
         into.gauge(n.TOPICS_OPEN, sum(1 for _ in topics.opened()))
+        if seen.unknown is not None:
+            into.gauge(n.TOPICS_UNKNOWN, seen.unknown)
         self._groups(into, seen.groups)
 
     def _groups(self, into: Gathering, groups: Sequence[GroupSeen]) -> None:
@@ -108,6 +110,8 @@ class OfEngines:
             return
         engine = deliveries.engine
         into.gauge(n.QUEUES, seen.queues)
+        if seen.unknown is not None:
+            into.gauge(n.QUEUES_UNKNOWN, seen.unknown)
         into.gauge(n.QUEUES_MESSAGES, seen.messages)
         into.gauge(n.QUEUES_OLDEST, seen.oldest_s)
         into.gauge(n.QUEUES_SUBSCRIBERS, seen.subscribers)

@@ -8,6 +8,7 @@ Threads: the store's lock guards it.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -40,6 +41,9 @@ class OpenQueues:
         self.left: dict[bytes, Left] = {}
         """What closed queues have that is not synced."""
         self.is_closed = False
+        self.told: Callable[[bytes, bool], None] = lambda rid, is_left: None
+        """Called when a queue was opened or deleted, or when it is not known any more how much waits in it: its id, and
+        whether that is so."""
 
     def folder(self, queue: Queue) -> QueueFolder:
         """Raises: QueueRefused, if it was removed; LogClosed; StorageError."""
@@ -75,6 +79,7 @@ class OpenQueues:
         self.evict(_LOOK, room=1)  # before it is in: it must not be the one that goes
         self.folders[rid] = folder
         queue.size = folder.state.size
+        self.told(rid, False)
         return folder
 
     def _compact(self, folder: QueueFolder) -> bool:

@@ -149,6 +149,7 @@ class Pushing:
         self._dirty.pop(folder.rid, None)
         self._queues.drop(folder)
         folder.queue.size = UNKNOWN
+        self._queues.told(folder.rid, True)
         self.home.told(folder.rid, "write_refused", is_error=True, detail=reason.message)
 
     def _cut_back(self, folder: QueueFolder) -> None:
@@ -192,6 +193,7 @@ class Pushing:
                 self._refuse(folder, error)
             self._queues.drop(folder)
             folder.queue.size = UNKNOWN
+            self._queues.told(folder.rid, True)
             self._sync_failed(folder.rid, error)
         else:
             folder.obsolete = [*part.obsolete, *folder.obsolete]

@@ -91,6 +91,12 @@ class JournalStore(Pushing):
         """How folders were made that are yet to be moved; None: all are where they should be."""
         return self._queues.old_layout
 
+    def tell(self, told: Callable[[bytes, bool], None]) -> None:
+        """Have ``told`` called, with the lock held, when a queue was opened or deleted, or when it is not known any
+        more how much waits in it: with its id, and whether that is so."""
+        with self.lock:
+            self._queues.told = told
+
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def head(self, queue: Queue) -> Message | None:
@@ -195,6 +201,7 @@ class JournalStore(Pushing):
                 self._queues.drop(folder)
             self._queues.suspect.pop(rid, None)
             queue.size = GONE
+            self._queues.told(rid, False)
             with no_path(rid, "remove its folder"):
                 for layout in (self.layout, self.old_layout):
                     if layout is not None:

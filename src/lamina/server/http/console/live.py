@@ -2,13 +2,18 @@
 
 Who looks at the same page with the same rights shares one rendering. A browser that went away is noticed when the next
 one is sent to it, and one that does not read is not waited for: it gets the newest when it reads again.
+
+So many are live at a time, of all users and of each one: who opens tab after tab keeps nobody else out. A page that is
+not live is one that stands still, and works as ever.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from starlette.requests import Request
@@ -22,11 +27,13 @@ from lamina.server.http.access import Visit
 from lamina.server.http.asking import Refused
 from lamina.server.http.console.page import Page, environment, render, values_of
 from lamina.server.http.serving import Serving
-from lamina.server.security.users import User
+from lamina.server.security.users import EVERYBODY, User
 
 EVERY_S: Final = 2.0
 MOST_LOOKING: Final = 32
 """Live pages at the same time; the next one is told to come back later, and is a page that stands still."""
+MOST_OF_ONE: Final = 12
+"""The same of one user. Where nobody has to log in, or all have one password, it cannot be told who is who."""
 _SILENT_S: Final = 15.0  # a sign of life, so that one who went away is noticed
 _STEP_S: Final = 0.25  # how soon it is noticed that the server stops
 _KEPT: Final = 64  # renderings that are shared
@@ -37,7 +44,7 @@ class Live:
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
-        self._looking = 0
+        self._looking: Counter[str] = Counter()  # by the name of the user
         self._rendered: dict[tuple[object, ...], tuple[float, asyncio.Task[str]]] = {}
 
     def routes(self, pages: Iterable[Page]) -> list[Route]:
@@ -54,14 +61,25 @@ class Live:
         return answer
 
     def stream(self, events: AsyncIterator[str]) -> Response:
-        """``events`` for one browser. Raises: Refused if there are too many already."""
-        if self._looking >= MOST_LOOKING:
-            raise Refused(503, "too_many", f"{MOST_LOOKING} pages are live already", "close some")
-        self._looking += 1
-        return _Following(events, self._left)
+        """``events`` for one browser. Refused, when it is about to begin, if there are too many already."""
+        return _Following(events, self._looks)
 
-    def _left(self) -> None:
-        self._looking -= 1
+    @contextmanager
+    def _looks(self, user: User) -> Iterator[None]:
+        """While this user looks at one more. Raises: Refused."""
+        name = user.name
+        if self._looking.total() >= MOST_LOOKING:
+            raise Refused(503, "too_many", f"{MOST_LOOKING} pages are live already", "close some, or try again later")
+        if self._looking[name] >= MOST_OF_ONE and name != EVERYBODY.name:
+            hint = "close some of your tabs, or load this one again to see what is new"
+            raise Refused(503, "too_many", f"{MOST_OF_ONE} pages of {name} are live already", hint)
+        self._looking[name] += 1
+        try:
+            yield
+        finally:
+            self._looking[name] -= 1
+            if not self._looking[name]:
+                del self._looking[name]
 
     async def _events(self, page: Page, scope: Scope, given: Mapping[str, object]) -> AsyncIterator[str]:
         last, state, said_at = "", "", time.monotonic()
@@ -118,17 +136,16 @@ class Live:
 
 
 class _Following(StreamingResponse):
-    """Events for one browser; ``left`` is called when it is gone, also if that is before the first one."""
+    """Events for one browser, inside ``looks``: until it is gone, also if that is before the first one."""
 
-    def __init__(self, events: AsyncIterator[str], left: Callable[[], None]) -> None:
+    def __init__(self, events: AsyncIterator[str], looks: Callable[[User], AbstractContextManager[None]]) -> None:
         super().__init__(events, media_type="text/event-stream")
-        self._left = left
+        self._looks = looks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
+        visit: Visit = scope["visit"]
+        with self._looks(visit.user):
             await super().__call__(scope, receive, send)
-        finally:
-            self._left()
 
 
 def event(name: str, data: str) -> str:

@@ -26,7 +26,7 @@ from lamina.units import show_bytes, show_duration
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=30 * 86_400)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=255)]
-OF_THE_DISK: Final = ("disk_full", "log_failed")
+OF_THE_DISK: Final = ("disk_full", "disk_error", "log_failed", "log_closed")
 OF_ONE: Final = ("bad_job", "job_not_found", *OF_THE_DISK)
 """Errors of what is done to one job, and to the jobs of a queue."""
 OF_QUEUE: Final = ("bad_name", "job_not_found", *OF_THE_DISK)

@@ -171,7 +171,7 @@ REDRIVE_QUEUE: Final = Operation(
     do=_redrive_many,
     plan=_plan_redrive_many,
     target=lambda asked: asked.queue,
-    errors=(*OF_QUEUE, "duplicate_job"),
+    errors=OF_QUEUE,
 )
 REDRIVE_GROUP: Final = Operation(
     name="jobs.redrive_group",
@@ -184,7 +184,7 @@ REDRIVE_GROUP: Final = Operation(
     do=_redrive_many,
     plan=_plan_redrive_many,
     target=lambda asked: asked.queue,
-    errors=(*OF_QUEUE, "duplicate_job"),
+    errors=OF_QUEUE,
     hidden=("error",),
 )
 REDRIVE_EDITED: Final = Operation(

@@ -257,6 +257,6 @@ TIMELINE: Final = Operation(
     asks=TimelineAsks,
     gives=Timeline,
     do=_timeline,
-    errors=("bad_job", "job_not_found"),
+    errors=("bad_job", "job_not_found", "disk_error"),
 )
 OPERATIONS: Final = (TIMELINE,)

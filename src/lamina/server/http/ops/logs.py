@@ -35,6 +35,9 @@ READ: Final = (ANY, "read")
 """To come in at all; then each log is shown, or not, by the right that its own engine asks for (logs_names.py)."""
 ADMIN: Final = (ANY, "admin")
 
+_DISK: Final = ("disk_full", "disk_error", "log_failed")
+_OPENING: Final = ("corruption", "wrong_format", "log_locked", "log_closed")
+
 Many = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
@@ -242,7 +245,7 @@ def _change(
         do=do,
         plan=plan,
         target=lambda asked: asked.name,
-        errors=errors,
+        errors=("bad_name", "busy", *_DISK, *errors),
     )
 
 
@@ -265,42 +268,40 @@ ONE: Final = Operation(
     asks=OneAsks,
     gives=LogFacts,
     do=_one,
+    errors=("bad_name",),
 )
 ROTATE: Final = _change(
     "rotate",
     "Seal the file of a log that grows",
     _rotate,
     _planned("rotate", actions.plan_rotate, is_exclusive=False),
-    "disk_full",
-    "busy",
+    *_OPENING,
+    "stopped",
 )
 CLEAN: Final = _change(
     "clean",
     "Remove what nobody needs any more from a log",
     _working("clean", actions.clean),
     _planned("clean", actions.plan_clean),
-    "busy",
+    *_OPENING,
 )
 COMPACT: Final = _change(
     "compact",
     "Write what is alive in a log into new files",
     _working("compact", actions.compact),
     _planned("compact", actions.plan_compact),
-    "busy",
 )
 VERIFY: Final = _change(
     "verify",
     "Read every byte of a log and check it",
     _working("verify", actions.verify, can_stop=True),
     _planned("verify", actions.plan_verify),
-    "busy",
 )
 MEASURE: Final = _change(
     "measure",
     "Find out what of a log is alive, however large it is",
     _working("measure", actions.measure, can_stop=True),
     _planned("measure", actions.plan_measure),
-    "busy",
 )
-STOP: Final = _change("stop", "Stop what is going on in a log", _stop, _plan_stop, "busy")
+STOP: Final = _change("stop", "Stop what is going on in a log", _stop, _plan_stop)
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (LIST, ONE, ROTATE, CLEAN, COMPACT, VERIFY, MEASURE, STOP)

@@ -24,7 +24,7 @@ class Desk:
     def __init__(self, inside: Inside) -> None:
         self.sizes = Sizes(inside)
         self.measures = Measures()
-        self.works = Works()
+        self.works = Works(lambda: inside.audit)
 
     def was_changed(self, ref: Ref) -> None:
         """By something that was done to the log: who looks next is to see it."""

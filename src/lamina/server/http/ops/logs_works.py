@@ -1,6 +1,8 @@
 """Work that takes long: one at a time for a log, in a thread of its own, with how far it is and how it ended.
 
 Who asks for more of it meanwhile is refused. What ended is told until the same is done again, or the server stops.
+What whoever began it was not told in the answer is in the audit log as well, where it stays: how it ended, by the same
+user.
 """
 
 from __future__ import annotations
@@ -14,12 +16,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lamina.errors import Busy, LaminaError, NotThere, Stopped
+from lamina.server.audit import Audit, Entry
 from lamina.server.http.ops.logs_model import Damage, Work
+from lamina.server.http.ops.logs_names import MESSAGES
 
 logger = logging.getLogger("lamina.server")
 
 MOST: Final = 4
 """At the same time, of all logs."""
+SOON_S: Final = 1.0
+"""What is done by then was in the answer, which waits a little longer (logs.py), and so in the audit log."""
 _KEPT: Final = 500
 _WORK_S: Final = 0.004
 _REST_S: Final = 0.004
@@ -77,7 +83,9 @@ class Running:
 class Works:
     """Of one server. Threads: any."""
 
-    def __init__(self) -> None:
+    def __init__(self, audit: Callable[[], Audit | None] | None = None) -> None:
+        """``audit`` gives the audit log, or None when there is none any more; None: ends are not written down."""
+        self._audit = audit
         self._lock = threading.Lock()
         self._all: dict[tuple[str, str], Running] = {}
         """By log and action: what runs, or how it ended the last time; the newest last."""
@@ -98,20 +106,47 @@ class Works:
         threading.Thread(target=self._run, args=(work, act), name=f"lamina-http-{work.action}", daemon=True).start()
         return work
 
-    @staticmethod
-    def _run(work: Running, act: Callable[[Running], str]) -> None:
+    def _run(self, work: Running, act: Callable[[Running], str]) -> None:
+        began = time.monotonic()
+        outcome, told = "error", ""
         try:
-            work.told = act(work)
-            work.outcome = "done"
+            outcome, told = "done", act(work)
         except LaminaError as error:
-            work.outcome = "stopped" if isinstance(error, Stopped) else error.code
-            work.told = str(error)
+            outcome, told = "stopped" if isinstance(error, Stopped) else error.code, str(error)
         except Exception as error:  # a mistake of ours, or of the disk: told, not lost with the thread
             logger.exception("%s of %s failed", work.action, work.log)
-            work.outcome, work.told = "error", f"{type(error).__name__}: {error}"
+            outcome, told = "error", f"{type(error).__name__}: {error}"
         finally:
-            work.ended_ns = time.time_ns()
+            ended_ns = time.time_ns()
+            self._write_down(work, outcome, told, time.monotonic() - began)
+            work.outcome, work.told, work.ended_ns = outcome, told, ended_ns
             work.over.set()
+
+    def _write_down(self, work: Running, outcome: str, told: str, seconds: float) -> None:
+        """Before anybody is told. Durability: synced; where that cannot be, the log of the server says it instead."""
+        if self._audit is None or (outcome == "done" and seconds < SOON_S):
+            return
+        if work.log == MESSAGES and outcome not in ("done", "stopped"):
+            told = ""  # paths of journals are ids of queues
+        ended = Entry(
+            time_ns=0,  # when it is written
+            number=0,  # no request is going on: it was answered when this began
+            user=work.by,
+            address="",
+            action=f"logs.{work.action}",
+            target=work.log,
+            asked={"work": work.id, "seconds": round(seconds, 1)},
+        )
+        try:
+            audit = self._audit()
+            if audit is not None:
+                audit.end(ended, outcome, told)
+                return
+            why = "it is closed"
+        except Exception as error:  # the work has ended all the same, and whoever waits for that is told
+            why = str(error)
+        by_whom = f"{ended.action} of {work.log}, which {work.by} began, ended ({outcome}: {told})"
+        logger.warning("%s, which is not in the audit log: %s", by_whom, why)
 
     def check_free(self, log: str) -> None:
         """Raises: Busy if something is going on in the log."""

@@ -9,8 +9,9 @@ import msgspec
 from lamina._version import VERSION
 from lamina.clock import SystemClock
 from lamina.errors import BadOption
+from lamina.server import measures
 from lamina.server.http.operations import AnyOperation, Asks, Gives, Operation, Place
-from lamina.server.http.ops.overview_unknown import has_unread_groups
+from lamina.server.inside import Inside
 from lamina.server.measures import vitals
 
 Range = Literal["15m", "1h", "24h", "14d"]
@@ -40,7 +41,9 @@ class EngineNow(msgspec.Struct, frozen=True, kw_only=True):
     oldest_s: float | None = None
     """How long the oldest of them has been waiting."""
     is_at_least: bool = False
-    """More may wait, and longer: topics that nobody has used since the start are not opened to find out."""
+    """More may wait, and longer: not all topics and queues were looked at since the start."""
+    unknown: int = 0
+    """So many were not."""
     written_bytes_per_s: float | None = None
     sync_p99_s: float | None = None
     """Of a hundred syncs of its log all but the slowest took less, lately."""
@@ -101,7 +104,7 @@ def _look(place: Place) -> Now:
         connections=int(figures.get("connections", 0)),
         disk_free_bytes=None if free is None else int(free),
         engines=[
-            _engine(name, figures, rates, is_at_least=name == "topics" and has_unread_groups(inside))
+            _engine(name, figures, rates, inside)
             for name in ENGINES
             if any(each in figures for each in (f"{name}.appends", f"{name}.{_FIGURES[name][0]}"))
         ],
@@ -113,7 +116,15 @@ def _look(place: Place) -> Now:
     )
 
 
-def _engine(name: str, figures: dict[str, float], rates: dict[str, float], *, is_at_least: bool = False) -> EngineNow:
+def _unknown(name: str, inside: Inside) -> int:
+    """Topics or queues that nobody has used since the start, nor were they looked at yet (server/looking.py)."""
+    look = measures.of(inside).look
+    seen = look.topics() if name == "topics" else look.queues() if name == "queues" else None
+    return (seen.unknown or 0) if seen is not None else 0
+
+
+def _engine(name: str, figures: dict[str, float], rates: dict[str, float], inside: Inside) -> EngineNow:
+    unknown = _unknown(name, inside)
     came, went, waiting, oldest = (each and f"{name}.{each}" for each in _FIGURES[name])
     return EngineNow(
         name=name,
@@ -121,7 +132,8 @@ def _engine(name: str, figures: dict[str, float], rates: dict[str, float], *, is
         went_per_s=rates.get(went or ""),
         waiting=figures.get(waiting or ""),
         oldest_s=figures.get(oldest or ""),
-        is_at_least=is_at_least,
+        is_at_least=unknown > 0,
+        unknown=unknown,
         written_bytes_per_s=rates.get(f"{name}.bytes"),
         sync_p99_s=figures.get(f"{name}.sync_p99_s"),
         unsynced_s=figures.get(f"{name}.unsynced_s"),

@@ -176,7 +176,7 @@ RUN: Final = Operation(
     asks=RunAsks,
     gives=ShownRun,
     do=_run,
-    errors=("disk_error",),
+    errors=("disk_error", "storage"),
 )
 PAGE: Final = Operation(
     name="pipeline.page",

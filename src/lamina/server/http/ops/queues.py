@@ -8,6 +8,9 @@ from lamina.server.http.operations import AnyOperation, Done, Operation
 from lamina.server.http.ops import queues_doing as doing
 from lamina.server.http.ops import queues_looking as looking
 
+_READ: Final = ("disk_error",)
+_DISK: Final = ("disk_full", "disk_error", "log_failed", "log_closed")
+
 LIST: Final = Operation(
     name="queues.list",
     method="GET",
@@ -17,6 +20,7 @@ LIST: Final = Operation(
     asks=looking.ListAsks,
     gives=looking.QueueList,
     do=looking.list_queues,
+    errors=_READ,
 )
 SHOW: Final = Operation(
     name="queues.show",
@@ -27,6 +31,7 @@ SHOW: Final = Operation(
     asks=looking.OneAsks,
     gives=looking.QueueFacts,
     do=looking.show_queue,
+    errors=_READ,
 )
 BROWSE: Final = Operation(
     name="queues.browse",
@@ -37,6 +42,7 @@ BROWSE: Final = Operation(
     asks=looking.BrowseAsks,
     gives=looking.Messages,
     do=looking.browse,
+    errors=_READ,
 )
 PURGE: Final = Operation(
     name="queues.purge",
@@ -49,7 +55,7 @@ PURGE: Final = Operation(
     do=doing.do_purge,
     plan=doing.plan_purge,
     target=lambda asked: asked.handle,
-    errors=("disk_error", "disk_full"),
+    errors=_DISK,
 )
 MOVE: Final = Operation(
     name="queues.move",
@@ -62,7 +68,7 @@ MOVE: Final = Operation(
     do=doing.do_move,
     plan=doing.plan_move,
     target=lambda asked: asked.handle,
-    errors=("disk_error", "disk_full"),
+    errors=_DISK,
 )
 SUSPEND: Final = Operation(
     name="queues.suspend",
@@ -75,7 +81,7 @@ SUSPEND: Final = Operation(
     do=doing.do_suspend,
     plan=doing.plan_suspend,
     target=lambda asked: asked.handle,
-    errors=("disk_error", "disk_full"),
+    errors=_DISK,
 )
 DELETE: Final = Operation(
     name="queues.delete",
@@ -88,7 +94,7 @@ DELETE: Final = Operation(
     do=doing.do_delete,
     plan=doing.plan_delete,
     target=lambda asked: asked.handle,
-    errors=("disk_error", "disk_full"),
+    errors=_DISK,
 )
 DUMP: Final = Operation(
     name="queues.dump",
@@ -100,6 +106,6 @@ DUMP: Final = Operation(
     gives=Done,
     do=doing.do_dump,
     plan=doing.plan_dump,
-    errors=("disk_error", "disk_full"),
+    errors=(*_DISK, "storage", "corruption"),
 )
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (LIST, SHOW, BROWSE, PURGE, MOVE, SUSPEND, DELETE, DUMP)

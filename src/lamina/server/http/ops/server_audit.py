@@ -99,4 +99,5 @@ AUDIT: Final = Operation(
     asks=AuditAsks,
     gives=AuditPage,
     do=_audit,
+    errors=("corruption", "disk_error"),
 )

@@ -8,8 +8,8 @@ from lamina.server.http.operations import AnyOperation, Asks, Done, Operation
 from lamina.server.http.ops import store_doing as doing
 from lamina.server.http.ops import store_looking as looking
 
-_DISK: Final = ("disk_error", "disk_full", "bad_entry", "log_closed")
-_READ: Final = ("bad_entry", "bad_name", "too_old", "corruption", "disk_error")
+_DISK: Final = ("disk_full", "disk_error", "log_failed")
+_READ: Final = ("bad_entry", "bad_name", "too_old", "corruption", "disk_error", "log_closed")
 
 SHOW: Final = Operation(
     name="store.show",
@@ -20,6 +20,7 @@ SHOW: Final = Operation(
     asks=Asks,
     gives=looking.StoreFacts,
     do=looking.show_store,
+    errors=("corruption", "disk_error", "log_closed"),
 )
 SCAN: Final = Operation(
     name="store.scan",
@@ -63,6 +64,7 @@ COMPACTIONS: Final = Operation(
     asks=Asks,
     gives=looking.Compactions,
     do=looking.list_compactions,
+    errors=("disk_error",),
 )
 PUT: Final = Operation(
     name="store.put",
@@ -75,8 +77,8 @@ PUT: Final = Operation(
     do=doing.do_put,
     plan=doing.plan_put,
     target=lambda asked: f"storage {asked.storage}",
-    errors=(*_DISK, "bad_name"),
     hidden=("value",),
+    errors=(*_DISK, "bad_entry", "bad_name", "corruption", "log_closed", "log_locked"),
 )
 REMOVE: Final = Operation(
     name="store.remove",
@@ -89,7 +91,7 @@ REMOVE: Final = Operation(
     do=doing.do_remove,
     plan=doing.plan_remove,
     target=lambda asked: f"storage {asked.storage}",
-    errors=(*_DISK, "bad_name"),
+    errors=(*_DISK, "bad_entry", "bad_name", "corruption", "log_closed"),
 )
 SWITCH: Final = Operation(
     name="store.switch_epoch",
@@ -101,7 +103,7 @@ SWITCH: Final = Operation(
     gives=Done,
     do=doing.do_switch,
     plan=doing.plan_switch,
-    errors=_DISK,
+    errors=(*_DISK, "log_closed"),
 )
 ROTATE: Final = Operation(
     name="store.rotate",
@@ -113,7 +115,7 @@ ROTATE: Final = Operation(
     gives=Done,
     do=doing.do_rotate,
     plan=doing.plan_rotate,
-    errors=_DISK,
+    errors=(*_DISK, "log_closed", "stopped"),
 )
 COMPACT: Final = Operation(
     name="store.compact",
@@ -125,7 +127,7 @@ COMPACT: Final = Operation(
     gives=Done,
     do=doing.do_compact,
     plan=doing.plan_compact,
-    errors=(*_DISK, "stopped"),
+    errors=(*_DISK, "corruption", "wrong_format", "stopped"),
 )
 CANCEL: Final = Operation(
     name="store.cancel",
@@ -137,6 +139,7 @@ CANCEL: Final = Operation(
     gives=Done,
     do=doing.do_cancel,
     plan=doing.plan_cancel,
+    errors=_DISK,
 )
 CLEAN: Final = Operation(
     name="store.clean",
@@ -148,7 +151,7 @@ CLEAN: Final = Operation(
     gives=Done,
     do=doing.do_clean,
     plan=doing.plan_clean,
-    errors=_DISK,
+    errors=(*_DISK, "bad_entry", "corruption", "log_closed"),
 )
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     SHOW,

@@ -11,7 +11,7 @@ from lamina.engines.store import catalog as catalogs
 from lamina.engines.store.api import Store, check_place
 from lamina.engines.store.compactions import Run
 from lamina.engines.store.view import Found
-from lamina.errors import DiskError
+from lamina.errors import DiskError, from_os
 from lamina.server.http.names import Shown, read_name, show_name, shown
 from lamina.server.http.operations import Asks, Gives, Limit, Place
 from lamina.server.http.ops.store_place import (
@@ -272,8 +272,12 @@ async def list_files(place: Place, asked: Asks) -> Files:
 
 
 def _files(store: Store) -> Files:
+    """Raises: DiskError."""
     engine = store.engine
-    names = sorted(engine.files.list(engine.folder))
+    try:
+        names = sorted(engine.files.list(engine.folder))
+    except OSError as error:
+        raise from_os(error, "list the folder", engine.folder) from error
     parts, merged = {part.name for part in engine.catalog.parts}, frozenset(engine.catalog.merged)
     found = []
     for name in names[:_MOST_FILES]:

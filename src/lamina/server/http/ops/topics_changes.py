@@ -18,6 +18,7 @@ from lamina.log.folders import folder_name
 from lamina.server.http.names import read_name
 from lamina.server.http.operations import Changes, Done, Name, Operation, Payload, Place, Plan
 from lamina.server.http.ops.topics_common import (
+    OF_CHANGING,
     Moment,
     counted,
     engine_of,
@@ -259,7 +260,7 @@ PUBLISH: Final = Operation(
     do=_publish,
     plan=_plan_publish,
     target=lambda asked: asked.name,
-    errors=("bad_name", "bad_topic", "disk_full", "disk_error"),
+    errors=("bad_name", "bad_topic", *OF_CHANGING),
     hidden=("body", "fields"),
 )
 TRIM: Final = Operation(
@@ -273,7 +274,7 @@ TRIM: Final = Operation(
     do=_trim,
     plan=_plan_trim,
     target=lambda asked: asked.name,
-    errors=("bad_name", "bad_topic", "disk_full", "disk_error"),
+    errors=("bad_name", "bad_topic", *OF_CHANGING),
 )
 DELETE: Final = Operation(
     name="topics.delete",
@@ -286,5 +287,5 @@ DELETE: Final = Operation(
     do=_delete,
     plan=_plan_delete,
     target=lambda asked: asked.name,
-    errors=("bad_name", "disk_error"),
+    errors=("bad_name", "log_locked", "log_closed", "disk_full", "disk_error", "log_failed"),
 )

@@ -18,6 +18,11 @@ from lamina.server.http.names import read_name, show_name
 from lamina.server.http.operations import Place
 from lamina.units import parse_duration, parse_time
 
+OF_OPENING: Final = ("corruption", "wrong_format", "log_locked", "log_closed", "disk_error")
+"""Errors of what opens a topic that nobody used since the start."""
+OF_CHANGING: Final = (*OF_OPENING, "disk_full", "log_failed")
+"""Errors of what then writes to it."""
+
 Moment = Annotated[str, msgspec.Meta(max_length=100)]
 """A time as RFC 3339 has it, milliseconds since 1970, ``-1h`` for an hour ago, or the id of a message."""
 

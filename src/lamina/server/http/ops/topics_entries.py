@@ -15,7 +15,16 @@ from lamina.engines.topics.topic import Topic
 from lamina.errors import NotThere
 from lamina.server.http.names import Shown, shown
 from lamina.server.http.operations import After, Asks, Gives, Limit, Name, Operation, Place
-from lamina.server.http.ops.topics_common import Moment, find, first_at, id_text, last_at, shown_name, time_of
+from lamina.server.http.ops.topics_common import (
+    OF_OPENING,
+    Moment,
+    find,
+    first_at,
+    id_text,
+    last_at,
+    shown_name,
+    time_of,
+)
 from lamina.server.http.ops.topics_reading import pieces
 from lamina.units import KIB, MIB
 
@@ -218,7 +227,7 @@ ENTRIES: Final = Operation(
     asks=TopicEntriesAsks,
     gives=TopicEntryPage,
     do=_entries,
-    errors=("bad_name", "bad_topic", "corruption"),
+    errors=("bad_name", "bad_topic", *OF_OPENING),
 )
 ENTRY: Final = Operation(
     name="topics.entry",
@@ -229,5 +238,5 @@ ENTRY: Final = Operation(
     asks=TopicEntryAsks,
     gives=TopicEntryFound,
     do=_entry,
-    errors=("bad_name", "bad_topic", "corruption"),
+    errors=("bad_name", "bad_topic", *OF_OPENING),
 )

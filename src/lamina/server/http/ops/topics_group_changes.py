@@ -15,6 +15,7 @@ from lamina.log.folders import folder_name
 from lamina.server.http.names import read_name
 from lamina.server.http.operations import Changes, Done, Name, Operation, Place, Plan
 from lamina.server.http.ops.topics_common import (
+    OF_CHANGING,
     Moment,
     check_moment,
     counted,
@@ -256,7 +257,7 @@ CREATE_GROUP: Final = Operation(
     do=_create,
     plan=_plan_create,
     target=shown_group,
-    errors=("bad_name", "bad_topic", "group_exists", "disk_full", "disk_error"),
+    errors=("bad_name", "bad_topic", "group_exists", *OF_CHANGING),
 )
 DELETE_GROUP: Final = Operation(
     name="topics.delete_group",
@@ -269,7 +270,7 @@ DELETE_GROUP: Final = Operation(
     do=_delete,
     plan=_plan_delete,
     target=shown_group,
-    errors=("bad_name", "no_group", "disk_full", "disk_error"),
+    errors=("bad_name", "no_group", *OF_CHANGING),
 )
 RESET_GROUP: Final = Operation(
     name="topics.reset_group",
@@ -282,5 +283,5 @@ RESET_GROUP: Final = Operation(
     do=_reset,
     plan=_plan_reset,
     target=shown_group,
-    errors=("bad_name", "bad_topic", "no_group", "disk_full", "disk_error"),
+    errors=("bad_name", "bad_topic", "no_group", *OF_CHANGING),
 )

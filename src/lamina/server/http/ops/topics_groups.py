@@ -18,7 +18,7 @@ from lamina.engines.topics.topic import Topic
 from lamina.errors import NoGroup
 from lamina.server.http.names import read_name
 from lamina.server.http.operations import After, Asks, Gives, Limit, Name, Operation, Place
-from lamina.server.http.ops.topics_common import find, id_text, shown_name, time_of
+from lamina.server.http.ops.topics_common import OF_OPENING, find, id_text, shown_name, time_of
 from lamina.server.http.ops.topics_reading import count
 
 _COUNTING_S: Final = 0.05  # for groups of which the lag is not known
@@ -271,7 +271,7 @@ GROUPS: Final = Operation(
     asks=TopicGroupsAsks,
     gives=TopicGroupList,
     do=_groups,
-    errors=("bad_name", "corruption"),
+    errors=("bad_name", *OF_OPENING),
 )
 GROUP: Final = Operation(
     name="topics.group",
@@ -282,7 +282,7 @@ GROUP: Final = Operation(
     asks=TopicGroupAsks,
     gives=TopicGroupFound,
     do=_group,
-    errors=("bad_name", "no_group", "corruption"),
+    errors=("bad_name", "no_group", *OF_OPENING),
 )
 PENDING: Final = Operation(
     name="topics.pending",
@@ -293,5 +293,5 @@ PENDING: Final = Operation(
     asks=TopicPendingAsks,
     gives=TopicPendingPage,
     do=_pending,
-    errors=("bad_name", "bad_topic", "no_group", "corruption"),
+    errors=("bad_name", "bad_topic", "no_group", *OF_OPENING),
 )

@@ -179,5 +179,5 @@ LIST: Final = Operation(
     asks=TopicListAsks,
     gives=TopicList,
     do=_list,
-    errors=("bad_name",),
+    errors=("bad_name", "disk_error"),
 )

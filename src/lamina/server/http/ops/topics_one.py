@@ -12,7 +12,7 @@ from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.why import WhyReport
 from lamina.errors import NotReady, StorageError
 from lamina.server.http.operations import Asks, Gives, Name, Operation, Place
-from lamina.server.http.ops.topics_common import engine_of, find, id_text, shown_name, time_of
+from lamina.server.http.ops.topics_common import OF_OPENING, engine_of, find, id_text, shown_name, time_of
 from lamina.server.http.ops.topics_list import size_of
 
 _WAIT_S: Final = 0.2  # for files that are just being let go
@@ -165,7 +165,7 @@ ONE: Final = Operation(
     asks=TopicAsks,
     gives=TopicFacts,
     do=_one,
-    errors=("bad_name", "corruption"),
+    errors=("bad_name", *OF_OPENING),
 )
 WHY: Final = Operation(
     name="topics.why",
@@ -176,5 +176,5 @@ WHY: Final = Operation(
     asks=TopicAsks,
     gives=TopicWhy,
     do=_why,
-    errors=("bad_name", "corruption"),
+    errors=("bad_name", *OF_OPENING),
 )

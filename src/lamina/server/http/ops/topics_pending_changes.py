@@ -16,7 +16,7 @@ from lamina.engines.topics.messages import parse_id
 from lamina.errors import BadOption
 from lamina.server.http.names import read_name
 from lamina.server.http.operations import Done, Name, Operation, Place, Plan
-from lamina.server.http.ops.topics_common import counted, find
+from lamina.server.http.ops.topics_common import OF_CHANGING, counted, find
 from lamina.server.http.ops.topics_group_changes import TopicGroupChanges, settle_groups, shown_group
 from lamina.server.http.ops.topics_groups import known_group
 
@@ -128,7 +128,7 @@ ACKNOWLEDGE: Final = Operation(
     do=_acknowledge,
     plan=_plan_acknowledge,
     target=shown_group,
-    errors=("bad_name", "bad_topic", "no_group", "disk_full", "disk_error"),
+    errors=("bad_name", "bad_topic", "no_group", *OF_CHANGING),
 )
 CLAIM: Final = Operation(
     name="topics.claim",
@@ -141,5 +141,5 @@ CLAIM: Final = Operation(
     do=_claim,
     plan=_plan_claim,
     target=shown_group,
-    errors=("bad_name", "bad_topic", "no_group", "disk_full", "disk_error"),
+    errors=("bad_name", "bad_topic", "no_group", *OF_CHANGING),
 )

@@ -109,13 +109,13 @@ async def _overview(place: Place, asked: OverviewAsks) -> Mapping[str, object]:
     }
 
 
-def _row(engine: overview.EngineNow) -> dict[str, str | bool]:
+def _row(engine: overview.EngineNow) -> dict[str, str]:
     return {
         "name": engine.name,
         "came": show(engine.came_per_s, "rate"),
         "went": show(engine.went_per_s, "rate"),
         "waiting": _waiting(engine),
-        "is_at_least": engine.is_at_least,
+        "at_least": _at_least(engine),
         "oldest": "–" if not engine.waiting or engine.oldest_s is None else show_duration(engine.oldest_s),
         "written": "–" if engine.written_bytes_per_s is None else show(engine.written_bytes_per_s, "bytes") + "/s",
         "sync": show(engine.sync_p99_s or None, "seconds"),
@@ -129,6 +129,15 @@ def _waiting(engine: overview.EngineNow) -> str:
     if engine.waiting is None:
         return "–"
     return ("≥ " if engine.is_at_least else "") + f"{round(engine.waiting):,}".replace(",", "\u202f")
+
+
+def _at_least(engine: overview.EngineNow) -> str:
+    """Why more may wait; empty: that is all."""
+    if not engine.is_at_least:
+        return ""
+    many = f"{engine.unknown:,}".replace(",", "\u202f") if engine.unknown else "some"
+    things = engine.name if engine.unknown != 1 else engine.name.removesuffix("s")
+    return f"At least: what waits in {many} {things} is not known yet; it is being looked at"
 
 
 def _sum(rates: Iterable[float | None]) -> float | None:

@@ -85,6 +85,20 @@ function lost() {
   warn(true);
 }
 
+// An EventSource that was refused for good does not say why: ask once more, for the reason alone.
+async function whyRefused(source) {
+  if (source.readyState !== EventSource.CLOSED) return null;  // it tries again by itself
+  const stop = new AbortController();
+  try {
+    const answer = await fetch(source.url, { signal: stop.signal });
+    return answer.status === 503 ? (await answer.json()).error : null;
+  } catch {
+    return null;
+  } finally {
+    stop.abort();
+  }
+}
+
 function follow() {
   const source = new EventSource("/live" + location.pathname + location.search);
   source.addEventListener("live", (event) => {
@@ -97,7 +111,11 @@ function follow() {
     source.close();
     location.reload();
   });
-  source.addEventListener("error", lost);
+  source.addEventListener("error", async () => {
+    const why = await whyRefused(source);
+    if (why) say(`this page stands still: ${why.message}; ${why.hint}`);
+    else lost();
+  });
   return source;
 }
 

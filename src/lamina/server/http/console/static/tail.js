@@ -109,7 +109,10 @@
       say(event.data);
       pause.disabled = true;
     });
-    source.addEventListener("error", () => say("the server does not answer; it is tried again"));
+    source.addEventListener("error", async () => {
+      const why = await whyRefused(source);
+      say(why ? `${why.message}; ${why.hint}` : "the server does not answer; it is tried again");
+    });
   }
 
   function stop() {

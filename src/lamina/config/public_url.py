@@ -1,0 +1,76 @@
+"""Where browsers reach the HTTP door when something in front of it ends TLS, such as ``https://lamina.example.org``.
+
+What headers say about that is not believed, for anybody can send them: whoever runs the server says it once.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from lamina.errors import BadOption
+
+_PORTS: Final = {"http": 80, "https": 443}
+_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?", re.ASCII).fullmatch
+_HINT: Final = "give scheme and host, such as https://lamina.example.org"
+
+
+@dataclass(frozen=True, slots=True)
+class PublicUrl:
+    """As browsers write it: in small letters, and without a port that goes without saying."""
+
+    scheme: str
+    host: str
+    """The name alone; an address of IPv6 without its brackets."""
+    authority: str
+    """With the port, as in the header Host."""
+
+    @property
+    def origin(self) -> str:
+        """As in the header Origin."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def is_https(self) -> bool:
+        return self.scheme == "https"
+
+    @classmethod
+    def parse(cls, text: str) -> PublicUrl:
+        """Raises: BadOption, with what is wrong."""
+        if not text.isascii() or not text.isprintable() or " " in text:
+            raise _bad("there are letters in it that no address has", "write a name of other letters as xn--...")
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise _bad(f"it is no address of the web: {error}") from None
+        if parts.scheme not in _PORTS:
+            raise _bad("it does not begin with https:// or http://")
+        if "@" in parts.netloc:
+            raise _bad("there is a user in it")
+        if parts.path not in ("", "/") or "?" in text or "#" in text:
+            raise _bad("there is more than a host in it; the console has to have a host name of its own")
+        if port == 0 or parts.netloc.endswith(":"):
+            raise _bad("there is a colon in it and no port that can be")
+        host = _checked(host)
+        shown = f"[{host}]" if ":" in host else host
+        is_usual = port is None or port == _PORTS[parts.scheme]
+        return cls(parts.scheme, host, shown if is_usual else f"{shown}:{port}")
+
+
+def _checked(host: str) -> str:
+    if ":" in host and "%" not in host:
+        try:
+            return str(ipaddress.IPv6Address(host))
+        except ValueError:
+            host = ""
+    if not _NAME(host):
+        raise _bad("there is no host in it that can be")
+    return host
+
+
+def _bad(what: str, hint: str = _HINT) -> BadOption:
+    return BadOption(what, hint=hint, option="public_url")

@@ -1,0 +1,84 @@
+"""How far the groups of a topic are behind, read from its files without opening it: nothing is healed, made or locked.
+
+What a crash left torn at the end counts as not there, as it will when the topic is opened. Somebody may open, delete or
+rename it meanwhile: then what comes out is worth nothing, or an error, and whoever asked has to know (unopened.py).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lamina.engines.topics import checkpoint, group_lag, ids
+from lamina.engines.topics.finding import Finder
+from lamina.engines.topics.group_snapshot import Loader
+from lamina.engines.topics.group_state import Group
+from lamina.engines.topics.ids import EntryId, ms_of
+from lamina.engines.topics.topic import GROUPS
+from lamina.errors import Corruption
+from lamina.log.files import Files, join
+from lamina.log.naming import TIMED
+from lamina.log.reader import Reader
+from lamina.server.measures.topics_seen import bounded_lag
+
+
+class GroupGlimpse(NamedTuple):
+    """One group."""
+
+    name: bytes
+    lag: int
+    first_ms: int
+    """By its id, when the first entry was added that the group has not read; 0: it has read all."""
+    pending: int
+
+
+def glimpse(files: Files, folder: str, max_payload: int) -> tuple[GroupGlimpse, ...]:
+    """Of all groups of the topic in ``folder``. Raises: LaminaError, OSError."""
+    groups = _groups(files, join(folder, GROUPS), max_payload)
+    if not groups:
+        return ()
+    topic = _Closed(files, folder, max_payload)
+    return tuple(_of_one(topic, group) for group in groups)
+
+
+def _groups(files: Files, folder: str, max_payload: int) -> list[Group]:
+    try:
+        files.list(folder)
+    except FileNotFoundError:  # most topics have none
+        return []
+    loader = Loader()
+    for segment, batch in Reader(folder, family=TIMED, files=files, max_payload=max_payload).batches():
+        for number in range(len(batch.times)):
+            payload = batch.payload(number)
+            if not segment.format.is_mark(payload):
+                loader.take(payload, (segment.name.name, batch.record_offset(number)))
+    if loader.problem is not None:
+        error, (file, offset) = loader.problem
+        raise Corruption(file, offset, f"no record of a group: {error}") from error
+    return list(loader.state.groups.values())
+
+
+def _of_one(topic: _Closed, group: Group) -> GroupGlimpse:
+    lag = bounded_lag(topic.state, group, lambda: group_lag.lag(topic, group))
+    first_ms = ms_of(topic.next_id_from(EntryId(group.last_id + 1))) if lag else 0
+    return GroupGlimpse(group.name, lag, first_ms, len(group.pending))
+
+
+class _Closed:
+    """A topic as its files have it."""
+
+    def __init__(self, files: Files, folder: str, max_payload: int) -> None:
+        reader = Reader(folder, family=TIMED, files=files, max_payload=max_payload)
+        self.state = checkpoint.load(files, folder, reader).state
+        self._finder = Finder(reader)
+        self._next: dict[EntryId, EntryId] = {}  # groups tend to stand at the same place
+
+    def first_id(self) -> EntryId | None:
+        return self.next_id_from(ids.FIRST) if self.state.length else None
+
+    def next_id_from(self, start: EntryId) -> EntryId:
+        """Of the first entry that is there at ``start`` or behind it; ``start`` if there is none."""
+        start = max(start, EntryId(self.state.trimmed_to + 1))
+        if start not in self._next:
+            there = (each.id for each in self._finder.entries(start, self.state.last_id) if self.state.has(each.id))
+            self._next[start] = next(there, start)
+        return self._next[start]
