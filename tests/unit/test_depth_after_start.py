@@ -235,6 +235,33 @@ def test_when_the_state_was_built_anew_all_queues_are_looked_at_again() -> None:
     assert lab.short()[::2] == (3, 0)
 
 
+def test_a_queue_that_stayed_open_while_the_state_was_built_anew_is_counted_once() -> None:
+    lab = LookedAt()
+    rid = lab.fill(1)
+    _, on_its_way = lab.engine.send(lab.queue(rid), b"not on the disk yet")
+    with lab.engine.lock:
+        lab.engine.rebuild()
+        lab.engine.rebuilds += 1
+    lab.looking.look()
+    assert lab.short()[::2] == (2, 0) and lab.engine.keeper.open_count == 1
+    lab.engine.keeper.settle(on_its_way)
+    assert lab.short()[::2] == (2, 0)
+    lab.engine.keeper.settle(lab.engine.send(lab.queue(rid), b"one more")[1])
+    assert lab.short()[::2] == (3, 0) and not lab.looking.queues.seen()
+
+
+def test_a_queue_that_was_looked_into_and_turns_out_to_be_open_is_counted_once() -> None:
+    lab = LookedAt()
+    rid = lab.fill(1)
+    with lab.engine.lock:
+        lab.engine.rebuild()
+    lab.looking.queues.expect([rid])  # whatever led to that
+    lab.looking.look()
+    assert lab.short()[::2] == (1, 0) and lab.engine.keeper.open_count == 1
+    lab.engine.keeper.settle(lab.engine.send(lab.queue(rid), b"one more")[1])
+    assert lab.short()[::2] == (2, 0) and not lab.looking.queues.seen()
+
+
 def test_a_damaged_journal_stays_unknown_and_is_told_without_its_id(caplog: pytest.LogCaptureFixture) -> None:
     lab = LookedAt()
     lab.fill(2)

@@ -244,10 +244,11 @@ def test_paths_of_journals_are_not_written_down(tmp_path: Path, monkeypatch: pyt
         slow.error = DiskError("queues/messages/ab/cd/1.log: cannot be read", hint="look")
         slow.goes_on.set()
         monkeypatch.setattr(logs, "_SOON_S", LONG_S)
-        status, _ = lab.post_json("/logs/verify", {"name": "queues/messages"}, token)
-        assert status == 200
+        status, found = lab.post_json("/logs/verify", {"name": "queues/messages"}, token)
+        assert (status, found["did"]) == (200, "verify of queues/messages ended: disk_error")
         (one,) = ends(lab)
         assert (one.outcome, one.told) == ("disk_error", "")
+        assert not any("ab/cd" in each.told for each in lab.entries()), "nor with the answer"
 
 
 # -- health ------------------------------------------------------------------------------------------------------------

@@ -171,6 +171,25 @@ def step(draw: random.Random, topic: Topic, clock: ManualClock) -> None:
                 topic.checkpoint()
 
 
+def test_what_the_topic_lost_is_pending_for_nobody() -> None:
+    """A crash took entries that were delivered, and not that they were: opening the topic gives them up."""
+    lab = Lab()
+    topic = lab.fill(b"orders", 10, b"packers", read=5)
+    before = lab.disk.contents()
+    for _ in range(10):
+        topic.add([b"item", b"tea"])
+    topic.groups.deliver(b"packers", b"ann", 12)
+    topic.settle(topic.newest_position())
+    topic.groups.settle(topic.groups.newest_position())
+    lost = {path: data if "/groups/" in path else before[path] for path, data in lab.disk.contents().items()}
+    lab = Lab(MemoryFiles(lost))
+    lab.looking.look()
+    found = lab.seen().groups
+    assert found == [GroupSeen(b"orders", b"packers", 0, 0.0, 10)]
+    lab.topics.get(b"orders")
+    assert lab.seen().groups == found
+
+
 def is_newest(path: str, contents: dict[str, bytes]) -> bool:
     folder = path.rpartition("/")[0]
     return path.endswith(".dat") and path == max(

@@ -15,6 +15,8 @@ from lamina.errors import BadOption
 
 _PORTS: Final = {"http": 80, "https": 443}
 _NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?", re.ASCII).fullmatch
+_IN_BRACKETS: Final = re.compile(r"\[[0-9a-f:.%]+\](:.*)?", re.ASCII | re.IGNORECASE).fullmatch
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII).fullmatch
 _HINT: Final = "give scheme and host, such as https://lamina.example.org"
 
 
@@ -55,6 +57,8 @@ class PublicUrl:
             raise _bad("there is more than a host in it; the console has to have a host name of its own")
         if port == 0 or parts.netloc.endswith(":"):
             raise _bad("there is a colon in it and no port that can be")
+        if "[" in parts.netloc and not _IN_BRACKETS(parts.netloc):  # what is beside the brackets would be passed over
+            host = ""
         host = _checked(host)
         shown = f"[{host}]" if ":" in host else host
         is_usual = port is None or port == _PORTS[parts.scheme]
@@ -67,9 +71,18 @@ def _checked(host: str) -> str:
             return str(ipaddress.IPv6Address(host))
         except ValueError:
             host = ""
-    if not _NAME(host):
+    is_number = _NUMBER(host.rpartition(".")[2]) is not None  # browsers take it for an address, and write it as one
+    if not _NAME(host) or ".." in host or (is_number and not _is_address(host)):
         raise _bad("there is no host in it that can be")
     return host
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _bad(what: str, hint: str = _HINT) -> BadOption:

@@ -108,16 +108,21 @@ class Client:
         self.transport = transport = cast(asyncio.Transport, transport)
         self.is_tls = transport.get_extra_info("sslcontext") is not None
         if self.door.is_closed:  # it was being let in, or agreed on a key, when the door closed
-            transport.close()
+            self._turn_away(transport)
             return
         if len(self.door.connections) >= self.door.max_connections:
             self.door.refusals.note(TOO_MANY)
             transport.write(self._too_many)
-            transport.close()
+            self._turn_away(transport)
             return
         self.door.connections.add(self)
         self.door.accepted += 1
         keep_alive(transport)
+
+    def _turn_away(self, transport: asyncio.Transport) -> None:
+        """Close. With TLS, what came along with the end of the handshake is handed over meanwhile: it is not run."""
+        self._is_leaving = True
+        transport.close()
 
     def data_received(self, data: bytes) -> None:
         if self._is_leaving:

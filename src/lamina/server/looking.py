@@ -89,7 +89,8 @@ class Looking:
 
     def _expect_queues(self, engine: QueueEngine) -> None:
         self._rebuilds = engine.rebuilds
-        self.queues.expect(queue.rid for queue in list(engine.state.queues.values()) if queue.size < 0)
+        queues = [queue for queue in engine.state.queues.values() if queue.size < 0]
+        self.queues.expect([queue.rid for queue in queues if not engine.keeper.is_open(queue)])
 
     def start(self) -> None:
         self._again_at = monotonic() + _AGAIN_S
@@ -129,7 +130,7 @@ class Looking:
         # While folders of journals are on the move, one that is not found may be just between two places.
         if queues is not None and queues.keeper.old_layout is None:
             if queues.rebuilds != self._rebuilds:  # another state, which knows of no queue how deep it is
-                with queues.lock:
+                with queues.lock, queues.keeper.lock:
                     self._expect_queues(queues)
             self._go_over(self.queues, lambda rid: self._depth(queues, rid))
         self._tell_problems()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from lamina.engines.topics import checkpoint, group_lag, ids
 from lamina.engines.topics.finding import Finder
 from lamina.engines.topics.group_snapshot import Loader
-from lamina.engines.topics.group_state import Group
+from lamina.engines.topics.group_state import Group, State
 from lamina.engines.topics.ids import EntryId, ms_of
 from lamina.engines.topics.topic import GROUPS
 from lamina.errors import Corruption
@@ -33,18 +33,19 @@ class GroupGlimpse(NamedTuple):
 
 def glimpse(files: Files, folder: str, max_payload: int) -> tuple[GroupGlimpse, ...]:
     """Of all groups of the topic in ``folder``. Raises: LaminaError, OSError."""
-    groups = _groups(files, join(folder, GROUPS), max_payload)
-    if not groups:
+    known = _groups(files, join(folder, GROUPS), max_payload)
+    if not known.groups:
         return ()
     topic = _Closed(files, folder, max_payload)
-    return tuple(_of_one(topic, group) for group in groups)
+    known.cut(topic.state.last_id)  # what the topic has lost they lose when it is opened
+    return tuple(_of_one(topic, group) for group in known.groups.values())
 
 
-def _groups(files: Files, folder: str, max_payload: int) -> list[Group]:
+def _groups(files: Files, folder: str, max_payload: int) -> State:
     try:
         files.list(folder)
     except FileNotFoundError:  # most topics have none
-        return []
+        return State()
     loader = Loader()
     for segment, batch in Reader(folder, family=TIMED, files=files, max_payload=max_payload).batches():
         for number in range(len(batch.times)):
@@ -54,7 +55,7 @@ def _groups(files: Files, folder: str, max_payload: int) -> list[Group]:
     if loader.problem is not None:
         error, (file, offset) = loader.problem
         raise Corruption(file, offset, f"no record of a group: {error}") from error
-    return list(loader.state.groups.values())
+    return loader.state
 
 
 def _of_one(topic: _Closed, group: Group) -> GroupGlimpse:

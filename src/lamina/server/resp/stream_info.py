@@ -22,6 +22,7 @@ _SHOWN: Final = 10  # entries, and pending ones of each list, for who did not sa
 _NODE: Final = 100  # entries
 _OF_IDS: Final = 7  # words
 _MOST_IDS: Final = 1000
+_PIECE: Final = 32  # entries that are read before it is looked how large they were
 _ENOUGH: Final = 4 * MIB  # of entries that are looked at for their ids: all clients wait meanwhile
 
 
@@ -53,7 +54,7 @@ def _ids(session: Session, topic: Topic, args: Args) -> bytes:
 
 
 def _first_ids(topic: Topic, start: EntryId, end: EntryId, most: int) -> list[EntryId]:
-    """Looked for in pieces, which grow as long as entries are small."""
+    """Looked for in pieces, which grow while entries are small, but not far: large ones may come behind them."""
     found: list[EntryId] = []
     size, piece = 0, 1
     while len(found) < most and size < _ENOUGH:
@@ -62,7 +63,7 @@ def _first_ids(topic: Topic, start: EntryId, end: EntryId, most: int) -> list[En
         found += [id for id in map(entries.entry_id, records) if id is not None]
         if len(records) < wanted:
             break
-        size, piece, start = size + sum(map(len, records)), piece * 2, EntryId(found[-1] + 1)
+        size, piece, start = size + sum(map(len, records)), min(piece * 2, _PIECE), EntryId(found[-1] + 1)
     return found
 
 

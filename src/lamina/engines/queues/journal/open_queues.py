@@ -50,12 +50,20 @@ class OpenQueues:
         folder = self.folders.get(queue.rid)
         if folder is None:
             folder = self._opened(queue)
-        elif folder.queue is not queue:  # the same queue, read anew from its log
-            folder.queue = queue
-            queue.size = folder.state.size
+        elif folder.queue is not queue:
+            self.is_open(queue)
         folder.used_at = self.home.clock.monotonic()
         self.folders.move_to_end(queue.rid)
         return folder
+
+    def is_open(self, queue: Queue) -> bool:
+        """Then it is known how much waits in it, also if the state was built anew since."""
+        folder = self.folders.get(queue.rid)
+        if folder is not None and folder.queue is not queue:  # the same queue, read anew from its log
+            folder.queue = queue
+            queue.size = folder.state.size
+            self.told(queue.rid, False)
+        return folder is not None
 
     def _opened(self, queue: Queue) -> QueueFolder:
         if self.is_closed:

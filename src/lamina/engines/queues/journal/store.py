@@ -97,6 +97,11 @@ class JournalStore(Pushing):
         with self.lock:
             self._queues.told = told
 
+    def is_open(self, queue: Queue) -> bool:
+        """Its files are open: how much waits in it is known, also if the state was built anew since."""
+        with self.lock:
+            return self._queues.is_open(queue)
+
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def head(self, queue: Queue) -> Message | None:

@@ -205,7 +205,7 @@ def _told(running: Running) -> Worked:
     if work.outcome == "running":
         return Worked(did=f"began to {work.action} {work.log}; the page shows how far it is", id=work.id, work=work)
     is_well = work.outcome == "done"
-    did = f"{work.log}: {work.told}" if is_well else f"{work.action} of {work.log} ended: {work.told}"
+    did = f"{work.log}: {work.told}" if is_well else f"{work.action} of {work.log} ended: {work.told or work.outcome}"
     return Worked(did=did, id=work.id, work=work)
 
 

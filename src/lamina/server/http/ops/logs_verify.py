@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from lamina.engines.queues import ids
+from lamina.engines.queues.journal.home import no_path
 from lamina.engines.store import verifying
+from lamina.errors import StorageError
 from lamina.log.survey import survey
 from lamina.server.http.ops import logs_names as names
 from lamina.server.http.ops.logs_model import Damage
@@ -51,8 +53,15 @@ def _journals(ref: Ref, work: Running) -> str:
         rid = ids.parse("".join(os.path.relpath(path, ref.folder).split(os.sep)).encode("utf-8", "replace"))
         if rid is None:
             continue
-        found = survey(FILES, path)
-        work.damage += _told(found.damage, lambda file, rid=rid: f"queue {ids.handle(rid)}")  # type: ignore[misc]
+        shown = f"queue {ids.handle(rid)}"
+        try:
+            with no_path(rid, "verify"):
+                found = survey(FILES, path)
+        except StorageError as error:
+            if os.path.isdir(path):  # else the queue was deleted meanwhile
+                work.damage.append(Damage(file=shown, offset=0, end=0, reason=error.message))
+            continue
+        work.damage += _told(found.damage, lambda file, shown=shown: shown)  # type: ignore[misc]
         files, size = files + len(found.segments), size + found.bytes
         records += found.records - sum(each.marks for each in found.segments)
     return _sentence(work.damage, files, size, records)

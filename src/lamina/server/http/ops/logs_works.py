@@ -118,6 +118,8 @@ class Works:
             outcome, told = "error", f"{type(error).__name__}: {error}"
         finally:
             ended_ns = time.time_ns()
+            if work.log == MESSAGES and outcome not in ("done", "stopped"):
+                told = ""  # to nobody, for the answer is in the audit log, too: paths of journals are ids of queues
             self._write_down(work, outcome, told, time.monotonic() - began)
             work.outcome, work.told, work.ended_ns = outcome, told, ended_ns
             work.over.set()
@@ -126,8 +128,6 @@ class Works:
         """Before anybody is told. Durability: synced; where that cannot be, the log of the server says it instead."""
         if self._audit is None or (outcome == "done" and seconds < SOON_S):
             return
-        if work.log == MESSAGES and outcome not in ("done", "stopped"):
-            told = ""  # paths of journals are ids of queues
         ended = Entry(
             time_ns=0,  # when it is written
             number=0,  # no request is going on: it was answered when this began
