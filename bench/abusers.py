@@ -263,7 +263,12 @@ ALL: Final[dict[str, Abuse]] = {
 def main(name: str, workq: int, resp: int, http: int, size: float) -> None:
     """Until standard input ends: then whoever started it is done, or gone."""
     over = threading.Event()
-    threading.Thread(target=lambda: (os.read(0, 1), over.set()), daemon=True).start()
+
+    def wait() -> None:
+        os.read(0, 1)
+        over.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     ALL[name](Target(workq, resp, http, size), over)
 
 
@@ -273,4 +278,5 @@ if __name__ == "__main__":
 
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    main(sys.argv[1], *map(int, sys.argv[2:5]), size=float(sys.argv[5]))
+    case, workq, resp, http, size = sys.argv[1:]
+    main(case, int(workq), int(resp), int(http), float(size))

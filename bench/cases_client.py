@@ -42,7 +42,7 @@ def publish(context: Context, *, is_remote: bool) -> Result:
             for start in range(0, len(messages), AT_ONCE):
                 pipeline = client.pipeline(transaction=False)
                 for message in messages[start : start + AT_ONCE]:
-                    pipeline.xadd("s", message)  # type: ignore[arg-type]
+                    pipeline.xadd("s", message)
                 pipeline.execute()
 
     def inside() -> float:

@@ -20,6 +20,7 @@ from lamina.engines.store.catalog import part_generation
 from lamina.log.files.real import RealFile, RealFiles
 from lamina.server.http import openapi
 from lamina.server.http.ops import all_operations
+from waiting import wait_until
 
 Answered = tuple[int, Any]
 AUDIT = "logs/lamina.audit"
@@ -190,7 +191,7 @@ def damaged_server(folder: Path) -> Iterator[Met]:
 
 @contextmanager
 def failed_server(folder: Path) -> Iterator[Met]:
-    """The logs of jobs, of the topic ``orders`` with its groups, and of queues have failed."""
+    """The logs of jobs, of the topic ``orders`` with its groups, of queues, and the store have failed."""
     always: dict[str, Any] = {f"{part}.sync": "always" for part in ("jobs", "topics", "queues")}
     with filled_server(folder, **always) as met:
         with met.disk("", errno.EIO, "sync", but=AUDIT):
@@ -198,6 +199,9 @@ def failed_server(folder: Path) -> Iterator[Met]:
                 met.do(name)
         with met.disk("queues", errno.ENOSPC), met.disk("queues", errno.EIO, "truncate"):
             met.do("queues.purge")
+        met.do("store.put")  # its file is there: a new one that cannot be synced would be no more than refused
+        with met.disk("store", errno.EIO, "sync"):
+            wait_until(lambda: code_of(met.do("store.put")) == "log_failed")
         yield met
 
 

@@ -199,8 +199,8 @@ _way("storage", "queues.dump", _refused_meanwhile, "own")
 
 _way("log_failed", f"{JOB_CHANGES} {QUEUE_CHANGES}", _asked(), "failed")
 _way("log_failed", TOPIC_CHANGES, _asked(name="orders"), "failed")
-_way("log_failed", "store.put store.remove store.switch_epoch store.rotate", _over("store", BROKEN, "sync"), "failed")
-_way("log_failed", "store.compact", _over("store", BROKEN, "sync", wait=True), "failed")
+_way("log_failed", "store.put store.remove store.switch_epoch store.rotate", _asked(), "failed")
+_way("log_failed", "store.compact", _asked(wait=True), "failed")
 _way("log_failed", "logs.rotate", _asked(name="jobs"), "failed")
 _way("log_failed", f"{LOG_WORKS} topics.delete store.cancel store.clean", _asked(), "unaudited")
 
