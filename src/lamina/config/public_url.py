@@ -17,6 +17,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 _NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?", re.ASCII).fullmatch
 _IN_BRACKETS: Final = re.compile(r"\[[0-9a-f:.%]+\](:.*)?", re.ASCII | re.IGNORECASE).fullmatch
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII).fullmatch
+_NO_HOST: Final = "there is no host in it that can be"
 _HINT: Final = "give scheme and host, such as https://lamina.example.org"
 
 
@@ -46,6 +47,9 @@ class PublicUrl:
             raise _bad("there are letters in it that no address has", "write a name of other letters as xn--...")
         try:
             parts = urlsplit(text)
+        except ValueError:  # later versions of Python refuse more of what is in brackets
+            raise _bad(_NO_HOST) from None
+        try:
             host, port = parts.hostname or "", parts.port
         except ValueError as error:
             raise _bad(f"it is no address of the web: {error}") from None
@@ -73,7 +77,7 @@ def _checked(host: str) -> str:
             host = ""
     is_number = _NUMBER(host.rpartition(".")[2]) is not None  # browsers take it for an address, and write it as one
     if not _NAME(host) or ".." in host or (is_number and not _is_address(host)):
-        raise _bad("there is no host in it that can be")
+        raise _bad(_NO_HOST)
     return host
 
 
