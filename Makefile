@@ -13,7 +13,7 @@ help:  ## this list
 
 # Set-up, redone when what it depends on changed. The compiled modules are built when there is a C compiler.
 COMPILED := src/lamina/log/_crc32c.h $(wildcard src/lamina/*/*.pyx src/lamina/*/*.pxd src/lamina/*/*/*.pyx src/lamina/*/*/*.pxd) \
-  $(addprefix src/lamina/engines/,journal.py logged.py) $(addprefix src/lamina/engines/jobs/,codec.py job.py core.py checkpoint.py engine.py) \
+  $(addprefix src/lamina/engines/,loops.py journal.py logged.py) $(addprefix src/lamina/engines/jobs/,codec.py job.py core.py checkpoint.py engine.py) \
   $(addprefix src/lamina/engines/queues/,message.py codec.py state.py memory.py engine.py deliveries.py) \
   $(addprefix src/lamina/engines/topics/,state.py tail.py topic.py topics.py) src/lamina/server/client.py \
   $(addprefix src/lamina/server/workq/,parse.py replies.py answers.py door.py) \

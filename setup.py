@@ -34,7 +34,7 @@ by_hand = [
     for name in BY_HAND
 ]
 AS_WRITTEN = {
-    "lamina.engines": ("journal", "logged"),
+    "lamina.engines": ("loops", "journal", "logged"),
     "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "engine"),
     "lamina.engines.queues": ("message", "codec", "state", "memory", "engine", "deliveries"),
     "lamina.engines.topics": ("state", "tail", "topic", "topics"),

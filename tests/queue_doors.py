@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from integration.resp_wire import Error
+from lamina.engines import loops
 from lamina.engines.queues import ids
 from lamina.engines.queues.deliveries import Deliveries
 from lamina.engines.queues.message import Queue
@@ -141,21 +142,19 @@ class QueueDoors(Lab):
         return [message.body for message in again.messages.messages(again.state.queues[id])]
 
 
-class LockWithAQueue:
+class LockWithAQueue(loops.Lock):
     """The lock of an engine that tells when somebody has to wait for it."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        super().__init__()
         self.has_waiter = threading.Event()
+        self._take, self.acquire = self.acquire, self._acquire  # type: ignore[method-assign]
 
-    def __enter__(self) -> bool:
-        if not self._lock.acquire(blocking=False):
-            self.has_waiter.set()
-            self._lock.acquire()
-        return True
-
-    def __exit__(self, *problem: object) -> None:
-        self._lock.release()
+    def _acquire(self, blocking: bool = True) -> bool:
+        if self._take(False):
+            return True
+        self.has_waiter.set()
+        return blocking and self._take()
 
 
 def is_error(answer: object) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import functools
 import io
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -31,7 +32,25 @@ POLICIES: dict[str, Sync] = {"always": ALWAYS, "interval": interval(1000), "os":
 FOLDER = "topics"
 PONG = Simple(b"PONG")
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES)
+PATIENCE_S = 30.0
 _TURNS = 40  # of the loop, until all that can be answered is
+
+
+_in_threads: set[object] = set()
+"""What loops wait for that threads do."""
+_to_thread = asyncio.to_thread
+
+
+async def _watched(*call: Any, **more: Any) -> Any:
+    mark = object()
+    _in_threads.add(mark)
+    try:
+        return await _to_thread(*call, **more)
+    finally:
+        _in_threads.discard(mark)
+
+
+asyncio.to_thread = _watched
 
 
 def in_loop(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..., None]:
@@ -201,6 +220,8 @@ class Lab:
         self.door = RespDoor(self.house)
         self.door.waiting._now = lambda: 0.0  # no round is cut off because the machine is busy
         self._callers = 0
+        self.holds_threads = False
+        """The test has one wait for it: that is not waited for."""
 
     def opened(self, files: MemoryFiles | FaultyFiles) -> Topics:
         return Topics.open(FOLDER, files=files, clock=self.clock, options=self.options, committer=self.hand)
@@ -211,12 +232,30 @@ class Lab:
 
     async def settle(self) -> None:
         """Until all is answered that can be. Takes no time of the clock."""
+        done = self.door.workers.done
         for _ in range(_TURNS):
             await asyncio.sleep(0)
             self.hand.run()
-        while self.door.waiting._round is not None:  # those who wait are served later when a round took long
-            await asyncio.sleep(0.001)
+        if self.door.workers.done != done:  # what follows from that may not be done
             await self.settle()
+        while self.door.waiting._round is not None or await self._is_at_work():
+            await asyncio.sleep(0.001)  # those who wait are served later when a round took long
+            await self.settle()
+
+    async def _is_at_work(self) -> bool:
+        """Threads had something to do. One that waits for a disk somebody else is at is not waited for."""
+        end = time.monotonic() + (0.05 if self.hand.busy or self.holds_threads else PATIENCE_S)
+        had_work = False
+        while (_in_threads or not self.door.workers.is_idle) and time.monotonic() < end:
+            had_work = True
+            await asyncio.sleep(0.0005)
+            self.hand.run()
+        return had_work and time.monotonic() < end
+
+    def make(self, *names: str) -> None:
+        """Topics that are open, so that what is done with them is done at once."""
+        for name in names:
+            self.topic(name)
 
     # -- the disk ----------------------------------------------------------------------------------------------------
 

@@ -394,7 +394,7 @@ class Guarded(Results):
 
     def check(self) -> None:
         self.calls += 1
-        self.unguarded += not self.lock._is_owned()  # type: ignore[attr-defined]
+        self.unguarded += not self.lock.is_mine()
 
 
 @in_loop

@@ -54,6 +54,7 @@ async def test_of_many_topics_in_one_turn_all_have_to_be_safe(policy: str) -> No
     lab = Lab(POLICIES[policy])
     caller = lab.caller()
     names = [f"t{number}" for number in range(15)]  # as many as are run without a look at the clock
+    lab.make(*names)
     with lab.at_the_disk("t14"):
         assert await caller.ask(*(f"XADD {name} * f v" for name in names)) == []
     await lab.settle()
@@ -67,9 +68,10 @@ async def test_exec_is_answered_when_every_topic_it_changed_is_safe(policy: str)
     lab = Lab(POLICIES[policy])
     caller = lab.caller()
     with lab.at_the_disk("b"):
-        assert await caller.ask("MULTI", "XADD a * f v", "XADD b * f v", "XADD a * f w", "EXEC") == []
+        answers = await caller.ask("MULTI", "XADD a * f v", "XADD b * f v", "XADD a * f w", "EXEC")
+        assert len(answers) <= 4
     await lab.settle()
-    *queued, done = caller.got()
+    *queued, done = answers + caller.got()
     assert queued == [OK, QUEUED, QUEUED, QUEUED] and kinds(done) == "iii"
 
 
@@ -231,6 +233,7 @@ async def test_a_door_that_closes_lets_held_answers_out_first(policy: str) -> No
     lab = Lab(POLICIES[policy])
     caller, waiting = lab.caller(), lab.caller()
     await waiting.ask("XREAD BLOCK 0 STREAMS nothing $")
+    lab.make("b")
     with lab.at_the_disk("a"):
         await caller.ask("XADD a * f v")
         caller.send("XADD b * f v", "PING")

@@ -254,6 +254,7 @@ async def test_who_says_no_more_behind_a_deletion_is_told_nothing_before_the_fol
         delete(deleted)
 
     monkeypatch.setattr(lab.engine.keeper, "delete", slowly)
+    lab.holds_threads = True
     was_there: list[bool] = []
     caller.line.on_write = lambda data: was_there.append(lab.has_folder(queue))
     caller.send(f"Q.DEL {rid}")

@@ -17,6 +17,7 @@ from resp_lab import EVERY_POLICY, POLICIES, PONG, Lab, in_loop, kinds, turn
 async def test_only_what_rests_on_a_refused_record_is_refused(policy: str) -> None:
     lab = Lab(POLICIES[policy])
     first, second = lab.caller(), lab.caller()
+    lab.make("a", "b")
     lab.full("a")
     first.send("XADD a * f v", "XADD b * f v", "XLEN a", "XLEN b", "PING")
     second.send("XADD b * f w", "EXISTS a", "EXISTS b")

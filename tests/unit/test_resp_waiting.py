@@ -77,6 +77,7 @@ async def test_one_entry_reaches_everybody_who_reads_without_a_group() -> None:
 async def test_who_waits_for_two_topics_is_answered_once_by_the_first_that_has_something() -> None:
     lab = Lab(OS)
     publisher, caller = lab.caller(), lab.caller()
+    lab.make("a", "b")
     await caller.ask("XREAD BLOCK 0 STREAMS a b $ $")
     await publisher.ask("XADD b * f 1", "XADD a * f 2")
     assert values(*caller.got()) == [b"2"]

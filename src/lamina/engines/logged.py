@@ -6,9 +6,10 @@ gets through each is written before it is applied (journal.py).
 
 from __future__ import annotations
 
-import threading
+import asyncio
 
 from lamina.clock import Clock
+from lamina.engines import loops
 from lamina.engines.journal import Journal, KeepsNothing, take_back
 from lamina.errors import DiskFull, LaminaError, LogClosed, StorageError
 from lamina.log.positions import Position
@@ -23,8 +24,10 @@ class Logged:
     def __init__(self, log: Log | KeepsNothing, clock: Clock) -> None:
         self.log = log
         self.clock = clock
-        self.lock = threading.RLock()
+        self.lock = loops.Lock()
         self.journal = Journal(log, clock)
+        self.refusal: StorageError | None = None
+        """The log refused records that the state has, and a loop found out: whoever may wait takes them back."""
         self.reserve: Reserve | None = None
         """Room for what has to go on when the disk is full."""
         self.rebuilds = 0
@@ -42,20 +45,45 @@ class Logged:
         return self.journal.newest
 
     def _append(self, record: bytes, before: bytes | None = None) -> int:
+        if self.journal.is_careful or self.refusal is not None:
+            loops.must_wait()
+            if self.refusal is not None:
+                self.push()
         try:
             return self.journal.append(record, before)
         except StorageError as error:
-            self.undo_refused(error)
+            if loops.is_at_once():
+                self.refusal = error
+            else:
+                self.undo_refused(error)
             raise
 
     def push(self) -> None:
         """Give the log what is pending. Raises: StorageError; then the state is what the log has."""
         with self.lock:
-            try:
+            if self.refusal is None:
+                try:
+                    self.journal.push()
+                    return
+                except StorageError as error:
+                    self.refusal = error
+            loops.must_wait()
+            refusal, self.refusal = self.refusal, None
+            self.undo_refused(refusal)
+            raise refusal.with_traceback(None)
+
+    def try_push(self) -> bool:
+        """The same for a loop. False if that has to wait: somebody has the engine, or the log refuses records."""
+        if not self.lock.acquire(False):
+            return False
+        try:
+            if self.refusal is None:
                 self.journal.push()
-            except StorageError as error:
-                self.undo_refused(error)
-                raise
+        except StorageError as error:
+            self.refusal = error
+        finally:
+            self.lock.release()
+        return self.refusal is None
 
     def settle(self, position: int) -> None:
         """Wait until what was done up to ``position`` is as safe as the policy promises.
@@ -72,12 +100,13 @@ class Logged:
 
     async def settled(self, position: int) -> None:
         """``settle`` for coroutines."""
-        self.push()
+        if not self.try_push():
+            await asyncio.to_thread(self.push)
         if position and isinstance(self.log, Log):
             try:
                 await self.log.reached(Position(position))
             except LaminaError as error:
-                self.undo_refused(error)
+                await asyncio.to_thread(self.undo_refused, error)
                 raise
 
     async def reached(self, position: int) -> None:
@@ -98,16 +127,24 @@ class Logged:
         """For who has no log, or not yet: all that was pushed is as safe as promised."""
         return True
 
-    def all_written(self) -> Position:
-        """Up to where the log has all that the state has. Raises: StorageError if some of it was refused."""
+    def handed_over(self) -> Position:
+        """Give the log all that the state has, without waiting for the disk. Returns up to where that is.
+
+        Raises: StorageError if some of it was refused.
+        """
         with self.lock:
             self.push()
-            if isinstance(self.log, Log):
-                self.log.run_round(may_sync=False)
-                if self.log.is_broken_off:
-                    self.undo_refused(StorageError("records were refused"))
-                    raise StorageError("records were refused meanwhile", hint="it is tried again")
-            return self.log.written
+            return Position(self.journal.newest) if self.journal.newest else self.log.written
+
+    def all_written(self) -> Position:
+        """Up to where the log has all that the state had. Raises: StorageError if some of it was refused."""
+        self.push()
+        if isinstance(self.log, Log):
+            self.log.run_round(may_sync=False)
+            if self.log.is_broken_off:
+                self.undo_refused(StorageError("records were refused"))
+                raise StorageError("records were refused meanwhile", hint="it is tried again")
+        return self.log.written
 
     def undo_refused(self, error: LaminaError) -> None:
         """Records were refused that the state already has: build it again from what the log has."""

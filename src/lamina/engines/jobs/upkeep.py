@@ -87,9 +87,8 @@ class Upkeep:
         return reserve is not None and not reserve.is_held
 
     def _try_for_room(self) -> None:
-        with self._engine.lock:
-            if self._engine.reserve is not None:
-                self._engine.reserve.hold()
+        if self._engine.reserve is not None:
+            self._engine.reserve.hold()
 
     def checkpoint_is_due(self) -> bool:
         log = self._engine.log
@@ -107,7 +106,7 @@ class Upkeep:
         engine, log = self._engine, self._engine.log
         assert isinstance(log, Log) and engine.folder is not None
         with engine.lock:
-            position, records = engine.all_written(), log.stats.records
+            position, records = engine.handed_over(), log.stats.records
             if position <= engine.checkpointed:
                 return
             state = engine.state

@@ -18,7 +18,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 from lamina.clock import Clock
-from lamina.engines import logged
+from lamina.engines import logged, loops
 from lamina.engines.queues import codec, ids, keys
 from lamina.engines.queues.memory import MemoryMessages
 from lamina.engines.queues.message import NO_TTL, Message, Queue
@@ -298,7 +298,10 @@ class QueueEngine(logged.Logged):
     def _check_room(self) -> None:
         """New things are refused on a full disk; what makes room goes on."""
         reserve = self.reserve
-        if reserve is not None and not reserve.is_held and not reserve.hold():
+        if reserve is None or reserve.is_held:
+            return
+        loops.must_wait()
+        if not reserve.hold():
             raise DiskFull("the disk is full: nothing new is taken", hint="free some room; it goes on by itself")
 
     def close(self) -> None:

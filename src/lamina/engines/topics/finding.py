@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from lamina.engines import loops
 from lamina.engines.topics.entries import entry_id, pick
 from lamina.engines.topics.ids import EntryId, ms_of
 from lamina.errors import BadTopic, Corruption
@@ -57,6 +58,7 @@ class Finder:
 
         Raises: Corruption, DiskError; BadRecord.
         """
+        loops.must_wait()
         found: list[bytes] = []
         position = size = 0
         window = _WINDOW if most <= _FEW else WINDOW
@@ -108,6 +110,7 @@ class Finder:
 
         Raises: Corruption, DiskError.
         """
+        loops.must_wait()
         names = self._names()
         for _, batch in self._reader.batches(begin=self._begin(start, names), names=names, window=_WINDOW):
             for number in range(len(batch.times)):
@@ -120,6 +123,7 @@ class Finder:
 
     def backwards(self, start: EntryId, end: EntryId) -> Iterator[Found]:
         """The same, newest first."""
+        loops.must_wait()
         names = self._names()
         place = self._locate(names, end)
         if place is None:

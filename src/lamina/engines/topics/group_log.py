@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from lamina.clock import Clock
-from lamina.engines import logged
+from lamina.engines import logged, loops
 from lamina.engines.journal import Journal, KeepsNothing
 from lamina.engines.topics import group_codec as codec
 from lamina.engines.topics import group_snapshot
@@ -190,8 +190,9 @@ class GroupLog(logged.Logged):
     def _freshen(self) -> None:
         """Before a command looks at the state: afterwards it may be another one."""
         if self._cut_to is not None:
+            loops.must_wait()
             self._cut()
-        if self.journal.pending and self.journal.is_old(self.clock.now_ns()):
+        if self.refusal is not None or (self.journal.pending and self.journal.is_old(self.clock.now_ns())):
             with suppress(StorageError):  # what gathered for long goes to the log first: positions are times
                 self.push()
 
@@ -200,6 +201,7 @@ class GroupLog(logged.Logged):
         if len(record) > self._max_payload:  # told now: the log would find out when others' records are with it
             raise RecordTooLarge(0, len(record), self._max_payload)
         if self._log is None:
+            loops.must_wait()
             self._begin()
         position: int = self._append(record)
         self._since += len(record) + FRAME

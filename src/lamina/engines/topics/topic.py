@@ -19,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from lamina.clock import Clock, SystemClock
-from lamina.engines import logged
+from lamina.engines import logged, loops
 from lamina.engines.topics import checkpoint, codec, entries, ids
 from lamina.engines.topics.finding import Finder, Found, check_size
 from lamina.engines.topics.front import Front
@@ -143,6 +143,7 @@ class Topic(logged.Logged):
     def groups(self) -> Groups:
         """The groups of the topic, opened when they are first asked for. Raises: what opening a log does."""
         if self._groups is None:
+            loops.must_wait()
             with self.lock:
                 self._groups = self._groups or self._open_groups(self)
                 self._groups.reserve = self.reserve
@@ -256,7 +257,10 @@ class Topic(logged.Logged):
         return position
 
     def _check_room(self) -> None:
-        if self.reserve is not None and not self.reserve.is_held and not self.reserve.hold():
+        if self.reserve is None or self.reserve.is_held:
+            return
+        loops.must_wait()
+        if not self.reserve.hold():
             raise DiskFull("the disk is full: no entry is taken", hint="free some room; it goes on by itself")
 
     def _has_grown(self) -> None:
@@ -448,7 +452,7 @@ class Topic(logged.Logged):
 
     def _freshen(self, now_ns: int = 0) -> None:
         """What gathered for long goes to the log first: positions are times."""
-        if self.journal.pending and self.journal.is_old(now_ns or self.clock.now_ns()):
+        if self.refusal is not None or (self.journal.pending and self.journal.is_old(now_ns or self.clock.now_ns())):
             with suppress(StorageError):
                 self.push()
 
@@ -475,7 +479,7 @@ class Topic(logged.Logged):
             if self._is_closed:
                 return
             with self.lock:
-                position = self.all_written()
+                position = self.handed_over()
                 if position <= self.checkpointed:
                     return
                 known = checkpoint.copy_of(self.state)

@@ -11,11 +11,12 @@ Threads: every method is safe from any thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 
 from lamina.clock import Clock, SystemClock
+from lamina.engines import loops
 from lamina.engines.topics.past import Past
 from lamina.engines.topics.topic import Topic
 from lamina.errors import BadName, Corruption, LaminaError, LogClosed, WrongFormat, from_os
@@ -61,6 +62,8 @@ class Topics:
         self.told: Callable[[bytes, bool], None] = lambda name, is_left: None
         """Called, with the lock held, when a topic was opened, deleted or renamed: a name, and whether there is a topic
         under it that is not open."""
+        self.taken: Mapping[bytes, object] = {}
+        """Names of topics that worker threads of a server have: its loop must not touch them meanwhile."""
         self._committer = committer
         self._threaded = threaded
         self._is_closed = False
@@ -119,6 +122,8 @@ class Topics:
 
     def get(self, name: bytes) -> Topic | None:
         """The topic, None if there is none. Raises: what opening a log does."""
+        if name in self.taken:
+            loops.must_wait()
         topic = self._opened.get(name)
         if topic is None:
             if name not in self._names:
@@ -128,9 +133,12 @@ class Topics:
 
     def get_or_make(self, name: bytes) -> Topic:
         """The topic; a new one exists from its first record on. Raises: BadName; what opening a log does."""
+        if name in self.taken:
+            loops.must_wait()
         return self._opened.get(name) or self._open(name)
 
     def _open(self, name: bytes) -> Topic:
+        loops.must_wait()
         with self.lock:
             if name in self._opened:
                 return self._opened[name]
@@ -160,6 +168,7 @@ class Topics:
 
     def names(self) -> list[bytes]:
         """Of all topics, sorted, damaged ones too. Raises: DiskError."""
+        loops.must_wait()
         return [name for name in self.known() if self._is_there(name)]
 
     def _is_there(self, name: bytes) -> bool:
@@ -206,6 +215,7 @@ class Topics:
 
         Durability: when it returns, it is gone for good. Raises: DiskError; then it may be there still.
         """
+        loops.must_wait()
         with self.lock:
             existed = self._is_known_to_be_there(name)  # a damaged one can be deleted all the same
             if name in self._names:
@@ -223,6 +233,7 @@ class Topics:
 
         Raises: DiskError; then it may be there still.
         """
+        loops.must_wait()
         with self.lock:
             topic = self._opened.get(name)
             if topic is None or topic.state.exists:
@@ -244,6 +255,7 @@ class Topics:
             was changed.
         """
         target = folder_name(new)
+        loops.must_wait()
         with self.lock:
             if old == new:
                 return
@@ -272,6 +284,7 @@ class Topics:
 
     def delete_all(self) -> None:
         """Raises: DiskError; then some may be there still."""
+        loops.must_wait()
         with self.lock:
             for name in list(self._names):
                 self.delete(name)

@@ -12,8 +12,11 @@ cdef class Connection(client.Client):
     cdef public dict needs
     cpdef feed(self, bytes data)
     cpdef run(self, command)
-    @cython.locals(session=sessions.Session, added=runs_types.Added, done=Py_ssize_t)
+    cpdef work(self)
+    @cython.locals(session=sessions.Session)
     cpdef _run_many(self, runs_types.Run run)
+    @cython.locals(session=sessions.Session, done=Py_ssize_t)
+    cpdef _have_added(self, runs_types.Run run, added)
     @cython.locals(session=sessions.Session)
     cpdef _run_one(self, list command)
     @cython.locals(session=sessions.Session, marks=list)

@@ -2,7 +2,7 @@
 cdef class House:
     cdef public object topics, clock, settings, gate, changed, is_resting, why, queues, store, queue_password, dump, expect_all, stops
     cdef public tuple shown
-    cdef public dict sessions
+    cdef public dict sessions, taken
     cdef public long long started_ns, commands, connections, port, _next_id
 
 cdef class Session:

@@ -11,6 +11,7 @@ own: what these do takes longer than a sync, and clients of topics have no part 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -31,6 +32,10 @@ _QUICK_S: Final = 0.001  # a sync for which the loop may stand still
 _LONGEST_GATHERING_S: Final = 0.002
 _WEIGHT: Final = 0.1  # of the last sync in what one takes
 _SLOW_FOR_S: Final = 1.0  # how long a disk is taken for slow, until it is tried again
+
+_UNKNOWN: Final = b"ERR internal error: whether it was done is not known, see the log of the server"
+
+logger = logging.getLogger("lamina.resp")
 
 Needs = dict[Logged, int]
 """How far each log has to be."""
@@ -138,7 +143,8 @@ class Answers:
             return False
 
     def _write(self, engine: Logged) -> bool:
-        engine.push()
+        if not engine.try_push():
+            return False
         log = engine.log
         if not isinstance(log, Log):
             return engine.is_kept()
@@ -246,6 +252,10 @@ async def _checked(reply: bytes, marks: Rest) -> bytes:
     for engine, position in marks:
         try:
             await engine.reached(position)
-        except LaminaError as error:
-            return b"" if isinstance(marks, Pushed) else replies.error(text_of(error))
+        except Exception as error:
+            if isinstance(marks, Pushed):
+                return b""
+            if not isinstance(error, LaminaError):  # a mistake of ours: those behind it are answered all the same
+                logger.exception("an answer is not known to be true")
+            return replies.error(text_of(error) if isinstance(error, LaminaError) else _UNKNOWN)
     return reply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 from lamina.errors import (
@@ -22,7 +23,7 @@ from lamina.errors import (
     TooOld,
 )
 from lamina.server.resp import replies
-from lamina.server.resp.guard import admit
+from lamina.server.resp.guard import admit, names_of
 from lamina.server.resp.protocol import MAX_ARGS
 from lamina.server.resp.session import Args, Refusal, Session, Wait
 from lamina.server.resp.table import FACTS, Facts
@@ -53,6 +54,8 @@ _PLAIN: dict[bytes, tuple[int, int, bytes]] = {
 }
 """Commands that have none below them, as nearly everybody types them: fewest words, most words, name."""
 
+EVERY_QUEUE = b"\0queues"
+"""A key for workers, of which no topic has the name: the queues share one lock."""
 HANDLERS: dict[bytes, Handler] = {}
 """By name in small letters; ``xgroup|create`` for a command that has others below it."""
 
@@ -107,6 +110,22 @@ def find(args: Args) -> tuple[Facts, Handler]:
     if len(args) != facts.arity if facts.arity > 0 else len(args) < -facts.arity:
         raise Refusal(b"ERR wrong number of arguments for '%b' command" % facts.name)
     return facts, HANDLERS[facts.name]
+
+
+def keys_of(session: Session, args: Args) -> list[bytes]:
+    """The topics that a command works on, all those of a transaction; and EVERY_QUEUE, if it works on queues."""
+    commands = [args]
+    if args[0].lower() == b"exec":
+        commands = [*(session.queue or ()), *([b"watch", key] for key in session.watched)]
+    found: dict[bytes, None] = {}
+    for each in commands:
+        with suppress(Refusal):
+            facts, _ = find(each)
+            if facts.name.startswith(b"q."):
+                found[EVERY_QUEUE] = None
+            elif not facts.name.startswith(b"s."):
+                found.update(dict.fromkeys(names_of(facts, each)))
+    return list(found)
 
 
 def _unknown(args: Args) -> bytes:

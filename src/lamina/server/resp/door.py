@@ -2,18 +2,23 @@
 
 All on one event loop. Every whole command that arrived is run at once; the records of all connections that had
 something to say in one turn of the loop are written together, and then each gets its answers in one write. A command
-that waits holds up those behind it on its own connection only.
+that waits holds up those behind it on its own connection only; one that would have to wait for the disk, or for a lock,
+is run by a worker thread (engines/loops.py, server/workers.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
+from lamina.engines import loops
 from lamina.engines.logged import Logged
+from lamina.engines.loops import MustWait
 from lamina.errors import InputError, LaminaError, StorageError
 from lamina.server import client
 from lamina.server.refusals import Refusals
@@ -22,12 +27,13 @@ from lamina.server.resp.answers import Answers, Pushed
 from lamina.server.resp.commands import COMMANDS
 from lamina.server.resp.guard import NOAUTH, may_add
 from lamina.server.resp.protocol import MAX_ARGS, Parser
-from lamina.server.resp.runs import Run, grouped
+from lamina.server.resp.runs import Added, Run, grouped
 from lamina.server.resp.session import Args, House, Refusal, Session, Wait, _to_nobody
 from lamina.server.resp.waiting import Waiting
 from lamina.server.security.gate import Changes
 from lamina.server.security.strangers import MOST_BYTES, Strangers
 from lamina.server.turns import Turns
+from lamina.server.workers import Workers
 from lamina.units import MIB
 
 _TOO_MANY: Final = replies.error(b"ERR max number of clients reached")
@@ -48,14 +54,17 @@ class RespDoor:
         self.house = house
         self.loop = asyncio.get_running_loop()
         self.answers = Answers(self.loop)
+        self.workers = Workers(self.loop)
         self.waiting = Waiting(self.loop, self.loop.time)
         self.turns = Turns(self.loop)
         self.connections: set[Connection] = set()
         self.refusals, self.accepted = Refusals(), 0
         self.max_connections = house.settings.max_connections
         self.is_closed = False
-        house.changed, house.is_resting = self.waiting.changed, self.waiting.is_resting
+        self._thread = threading.get_ident()
+        house.changed, house.is_resting = self._changed, self.waiting.is_resting
         house.expect_all = self.waiting.expect_all
+        house.topics.taken = house.taken = self.workers.taken
         dispatch.HANDLERS.update(COMMANDS)
         self._idle_timer: asyncio.TimerHandle | None = None
         if house.settings.idle_s:
@@ -69,6 +78,16 @@ class RespDoor:
     def __call__(self) -> Connection:
         """A protocol for a new connection."""
         return Connection(self)
+
+    def on_loop(self, call: Callable[..., object], *arguments: object) -> None:
+        """Workers run commands, too; connections and those who wait live on the loop."""
+        if threading.get_ident() == self._thread:
+            call(*arguments)
+        else:
+            self.loop.call_soon_threadsafe(call, *arguments)
+
+    def _changed(self, key: bytes) -> None:
+        self.on_loop(self.waiting.changed, key)
 
     def hang_up_after(self, idle_s: int) -> None:
         """Hang up on clients that are silent for so many seconds from now on; 0: on none."""
@@ -120,9 +139,11 @@ class RespDoor:
             self._idle_timer.cancel()
         for connection in self.connections:
             connection.stop()
+        await self.workers.all_done()
         await self.answers.all_settled()
         for connection in list(self.connections):
             connection.hang_up()
+        self.workers.close()
 
 
 class Connection(client.Client):
@@ -141,8 +162,8 @@ class Connection(client.Client):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not before: one whose TLS handshake fails never comes in, so nobody would tell that it left.
         self.session = self.house.enter()
-        self.session.hang_up = self.hang_up
-        self.session.push = self.push
+        self.session.hang_up = partial(self.door.on_loop, self.hang_up)
+        self.session.push = self._push
         super().connection_made(transport)
         self.session.address = _address(transport, "peername")
         self.session.local_address = _address(transport, "sockname")
@@ -205,6 +226,13 @@ class Connection(client.Client):
             self.is_closing = True
             self.unread.clear()
 
+    def work(self) -> None:
+        was = loops.begin_at_once()
+        try:
+            super().work()
+        finally:
+            loops.end_at_once(was)
+
     def run(self, command: Args | Run | Refusal) -> None:
         if isinstance(command, list):
             self._run_one(command)
@@ -215,21 +243,27 @@ class Connection(client.Client):
             self.say(replies.error(command.text), [])
 
     def _run_many(self, run: Run) -> None:
-        session, done = self.session, 0
+        session = self.session
         may = session.is_free or may_add(session, run.key)
         if may and session.queue is None and not session.says_nothing and not session.skip_next:
             try:
-                added = runs.add(session, run)
-            except (InputError, StorageError):
-                added = None  # the commands tell why, one by one
-            if added is not None and added.ids:
-                done = len(added.ids)
-                session.last_command = b"xadd"
-                self.house.commands += done
-                self.needs[added.topic] = session.seen[added.topic] = added.positions[-1]
-                self.say(added.answer(), added)
-        for args in run.commands[done:]:
-            self._run_one(args)
+                self._have_added(run, _added(session, run))
+            except MustWait:
+                InWorker(self, (run.key,), partial(_added, session, run), partial(self._have_added, run))
+        else:
+            self._have_added(run, None)
+
+    def _have_added(self, run: Run, added: Added | None) -> None:
+        """Answer those of a run that were added; the others tell why not, one by one."""
+        session, done = self.session, 0
+        if added is not None and added.ids:
+            done = len(added.ids)
+            session.last_command = b"xadd"
+            self.house.commands += done
+            self.needs[added.topic] = session.seen[added.topic] = added.positions[-1]
+            self.say(added.answer(), added)
+        if done < len(run.commands):
+            self.backlog.extendleft(reversed(run.commands[done:]))
 
     def _run_one(self, command: Args) -> None:
         session = self.session
@@ -242,6 +276,11 @@ class Connection(client.Client):
         self.house.commands += 1
         try:
             answer = dispatch.run(session, command)
+        except MustWait:
+            session.marks, session.behind = [], []
+            keys = dispatch.keys_of(session, command)
+            InWorker(self, keys, partial(dispatch.run, session, command), self._have_run)
+            return
         except Exception:
             answer = self._broken(command)
         if isinstance(answer, Wait):
@@ -251,9 +290,18 @@ class Connection(client.Client):
         if session.must_close:
             self._end()
 
-    def _broken(self, command: Args) -> bytes:
+    def _have_run(self, answer: bytes | Wait) -> None:
+        """A worker has run a command: answer it."""
+        if isinstance(answer, Wait):  # meanwhile a key may have changed, when nobody waited for it yet
+            Waiter(self, answer._replace(is_due=True)).begin()
+        else:
+            self.answer(answer)
+        if self.session.must_close:
+            self._end()
+
+    def _broken(self, command: Args, problem: BaseException | None = None) -> bytes:
         """A mistake of ours, or no memory. It is told to this client, and to whoever runs the server."""
-        logger.exception("%r failed", command[0][:64])
+        logger.error("%r failed", command[0][:64], exc_info=problem or True)
         return replies.error(b"ERR internal error: the command failed, see the log of the server")
 
     def _end(self) -> None:
@@ -284,12 +332,51 @@ class Connection(client.Client):
             for pushed in behind:
                 self.push(*pushed)
 
+    def _push(self, reply: bytes, engine: Logged, position: int) -> None:
+        """``push`` from any thread."""
+        self.door.on_loop(self.push, reply, engine, position)
+
     def push(self, reply: bytes, engine: Logged, position: int) -> None:
         """Say what was not asked for, once the log of ``engine`` has come to ``position``; never, if it never does."""
         if position > self.needs.get(engine, 0):
             self.needs[engine] = position
         self.say(reply, Pushed(((engine, position),)))
         self.answers.flush_soon(self)
+
+
+def _added(session: Session, run: Run) -> Added | None:
+    """None: the commands tell why, one by one."""
+    try:
+        return runs.add(session, run)
+    except (InputError, StorageError):
+        return None
+
+
+class InWorker:
+    """What a worker does for a connection; commands behind it wait. ``then`` is given what came of it, on the loop."""
+
+    def __init__(
+        self, connection: Connection, keys: Iterable[bytes], work: Callable[[], Any], then: Callable[[Any], None]
+    ) -> None:
+        self._connection, self._then = connection, then
+        connection.session.is_waiting = True
+        connection.cancel = self._cancel
+        connection.door.workers.run(keys, work, self._done)
+
+    def _cancel(self) -> bool:
+        """It is done in any case."""
+        return False
+
+    def _done(self, result: Any, problem: BaseException | None) -> None:
+        connection = self._connection
+        connection.cancel, connection.session.is_waiting = None, False
+        if connection.transport is None:
+            return
+        if problem is not None:
+            connection.answer(connection._broken([connection.session.last_command], problem))
+        else:
+            self._then(result)
+        connection.answers.flush_soon(connection)
 
 
 class Waiter:
@@ -301,6 +388,9 @@ class Waiter:
         self.keys = tuple(dict.fromkeys(wait.keys))
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_in_worker = False
+        self._next: Callable[[], bytes | None] | None = None
+        """To be tried when the worker is done."""
 
     def begin(self) -> None:
         connection, wait = self.connection, self.wait
@@ -343,13 +433,49 @@ class Waiter:
         self._try(lambda: replies.error(why))
 
     def _try(self, attempt: Callable[[], bytes | None]) -> int:
-        connection = self.connection
+        if self._is_in_worker:
+            if self._next is None or attempt != self.wait.attempt:
+                self._next = attempt
+            return 0
+        was = loops.begin_at_once()
         try:
-            answer = attempt()
+            answer = self._answer(attempt)
+        except MustWait:
+            self.connection.session.marks = []
+            self._is_in_worker = True
+            keys = [*self.keys, *self.wait.rests_on]
+            self.connection.door.workers.run(keys, lambda: self._answer(attempt), self._tried)
+            return 0
+        finally:
+            loops.end_at_once(was)
+        return self._end(answer)
+
+    def _answer(self, attempt: Callable[[], bytes | None]) -> bytes | None:
+        """On the loop, or in a worker."""
+        try:
+            return attempt()
         except (Refusal, LaminaError) as problem:
-            answer = replies.error(dispatch.text_of(problem))
-        except Exception:
-            answer = connection._broken([connection.session.last_command])
+            return replies.error(dispatch.text_of(problem))
+        except Exception as problem:
+            return self.connection._broken([self.connection.session.last_command], problem)
+
+    def _tried(self, answer: bytes | None, problem: BaseException | None) -> None:
+        """A worker did."""
+        self._is_in_worker = False
+        if self.connection.waiter is not self:  # its client left
+            return
+        if problem is not None:
+            answer = self.connection._broken([self.connection.session.last_command], problem)
+        following, self._next = self._next, None
+        if not self._end(answer) and answer is None:
+            if following is not None:
+                self._try(following)
+            elif self.connection.has_ended:
+                self.time_is_up()
+
+    def _end(self, answer: bytes | None) -> int:
+        """Say it, if there is an answer. Returns how many bytes it has."""
+        connection = self.connection
         if answer is None:
             connection.session.marks = []
             return 0
@@ -364,6 +490,9 @@ class Waiter:
         return self.connection.transport is None and self.give_up()
 
     def give_up(self) -> bool:
+        """False while a worker has it: then it is answered soon."""
+        if self._is_in_worker and self.connection.transport is not None:
+            return False
         self.connection.session.is_waiting = False
         self.connection.door.waiting.remove(self)
         if self._timer is not None:

@@ -95,7 +95,7 @@ def admit(session: Session, facts: Facts, args: Args) -> None:
     if not user.may_some(engine, level):
         raise Refusal(_NO_COMMAND % facts.name)
     if over != "some":
-        for name in _names(facts, args):
+        for name in names_of(facts, args):
             if not user.may(engine, level, name):
                 raise Refusal(_NO_KEY)
 
@@ -129,8 +129,8 @@ def may_see_server(session: Session) -> bool:
     return session.is_free or (user is not None and user.may_all("admin", "read"))
 
 
-def _names(facts: Facts, args: Args) -> Iterable[bytes]:
-    """That the command itself will find among its words: none where it will refuse them."""
+def names_of(facts: Facts, args: Args) -> Iterable[bytes]:
+    """Keys and storages that the command itself will find among its words: none where it will refuse them."""
     find = _FINDERS.get(facts.name)
     if find is None:
         return facts.keys_of(args)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import choice
 from typing import Final
 
+from lamina.engines import loops
 from lamina.log.files import join
 from lamina.log.folders import folder_name
 from lamina.server.resp import replies
@@ -178,6 +179,7 @@ def memory_usage(session: Session, args: Args) -> bytes:
         raise Refusal(_SYNTAX)
     if not _is_there(session, args[2]):
         return replies.null(session.version)
+    loops.must_wait()
     topics = session.topics
     folder, total = join(topics.folder, folder_name(args[2])), 0
     for name in topics.files.list(folder):

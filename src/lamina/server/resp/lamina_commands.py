@@ -9,6 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from lamina.engines import loops
 from lamina.engines.queues import views
 from lamina.errors import LaminaError
 from lamina.server.resp import replies
@@ -46,6 +47,7 @@ def dump(session: Session, args: Args) -> bytes | Wait:
 def queues(session: Session, args: Args) -> bytes:
     """L.QUEUES: how many queues and messages there are, and how many expired, as JSON. Of none of them alone."""
     engine = queues_of(session).engine
+    loops.must_wait()  # all of them are counted
     with engine.lock:
         found = views.stats(engine)
     return replies.bulk(json.dumps(asdict(found)).encode())

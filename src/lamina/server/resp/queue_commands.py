@@ -14,12 +14,13 @@ from functools import partial
 from hmac import compare_digest
 from typing import Final
 
+from lamina.engines import loops
 from lamina.engines.queues import deliveries, ids
 from lamina.engines.queues.deliveries import Deliveries, Receiver
 from lamina.engines.queues.message import NO_TTL, Message, Queue
 from lamina.errors import LaminaError, NoMessage, QueueRefused, QuotaMet
 from lamina.server.resp import replies
-from lamina.server.resp.dispatch import Handler
+from lamina.server.resp.dispatch import EVERY_QUEUE, Handler
 from lamina.server.resp.replies import Map, Value
 from lamina.server.resp.session import Args, Refusal, Session, Wait
 
@@ -335,9 +336,13 @@ def get(session: Session, args: Args) -> bytes | Wait:
         return nothing if answer is None else answer
 
     def attempt() -> bytes | None:
-        return _get(session, queues, queues.engine.recipient(id, held), is_anywhere)
+        if EVERY_QUEUE in session.house.taken:
+            loops.must_wait()
+        with queues.engine.lock, queues.engine.keeper.lock:
+            return _get(session, queues, queues.engine.recipient(id, held), is_anywhere)
 
-    return Wait((wait_key(queue.rid),), milliseconds / 1000 if milliseconds else None, attempt, nothing)
+    seconds = milliseconds / 1000 if milliseconds else None
+    return Wait((wait_key(queue.rid),), seconds, attempt, nothing, rests_on=(EVERY_QUEUE,))
 
 
 def _getting(args: Args) -> tuple[int | None, bool, bytes | None]:
@@ -398,16 +403,32 @@ def _tell_nobody(what: int, rid: bytes, message: Message | None) -> None:
     """For who is given something once, and never subscribes."""
 
 
+def _whole(handler: Handler) -> Handler:
+    """It has the queues to itself from its start to its end: once it has changed something it must not have to wait."""
+
+    def run(session: Session, args: Args) -> bytes | Wait:
+        engine = queues_of(session).engine
+        if EVERY_QUEUE in session.house.taken:
+            loops.must_wait()
+        with engine.lock:
+            if engine.keeper is engine:
+                return handler(session, args)
+            with engine.keeper.lock:
+                return handler(session, args)
+
+    return run
+
+
 COMMANDS: dict[bytes, Handler] = {
-    b"q.new": new,
-    b"q.auth": auth,
-    b"q.key": key,
-    b"q.off": off,
-    b"q.del": delete,
-    b"q.info": info,
-    b"q.send": send,
-    b"q.sub": subscribe,
-    b"q.unsub": unsubscribe,
-    b"q.get": get,
-    b"q.ack": acknowledge,
+    b"q.new": _whole(new),
+    b"q.auth": _whole(auth),
+    b"q.key": _whole(key),
+    b"q.off": _whole(off),
+    b"q.del": _whole(delete),
+    b"q.info": _whole(info),
+    b"q.send": _whole(send),
+    b"q.sub": _whole(subscribe),
+    b"q.unsub": _whole(unsubscribe),
+    b"q.get": _whole(get),
+    b"q.ack": _whole(acknowledge),
 }

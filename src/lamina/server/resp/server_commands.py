@@ -8,6 +8,7 @@ import platform
 import resource
 from collections.abc import Callable, Iterable
 
+from lamina.engines import loops
 from lamina.server.resp import help_texts, info_sections, replies
 from lamina.server.resp.dispatch import HANDLERS, Handler
 from lamina.server.resp.glob import compile_glob
@@ -153,6 +154,8 @@ def info(session: Session, args: Args) -> bytes:
     asked = {word.lower() for word in args[1:]} or {b"default"}
     if asked & {b"default", b"all", b"everything"}:
         asked |= _SECTIONS.keys()
+    if not asked <= _SECTIONS.keys() | {b"default", b"all", b"everything"}:
+        loops.must_wait()  # those of the engines look at much, some at the disk
     sections = _SECTIONS | info_sections.SECTIONS | session.house.settings.sections
     shown = [_section(title, facts(session)) for name, (title, facts) in sections.items() if name in asked]
     return encode(Verbatim(b"\r\n".join(shown)), session.version)

@@ -8,7 +8,7 @@ wait returns a ``Wait`` instead.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lamina.clock import Clock
@@ -55,6 +55,8 @@ class Wait(NamedTuple):
     """Something else than a key that may come about: then ``attempt`` is called, too."""
     must_finish: bool = False
     """It is done in any case: a client that says no more is told how it ended."""
+    rests_on: Sequence[bytes] = ()
+    """Keys that ``attempt`` works on beside those."""
     is_due: bool = False
     """There may be an answer already: it is tried in the next round (waiting.py), whether a key changes or not."""
 
@@ -96,6 +98,8 @@ class House:
         """Dumps the queues; takes a while."""
         self.shown: tuple[object, bytes, int] = (None, b"", 0)
         """What was last shown to one who waited, and of what: the next one often asks for the same."""
+        self.taken: Mapping[bytes, object] = {}
+        """Keys that workers have, or are waited for by some."""
         self.sessions: dict[int, Session] = {}
         self.started_ns = clock.now_ns()
         self.commands = 0

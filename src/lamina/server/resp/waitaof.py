@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from lamina.engines import loops
 from lamina.engines.logged import Logged
 from lamina.errors import LaminaError
+from lamina.log.writer import Log
 from lamina.server.resp.dispatch import Handler, text_of
 from lamina.server.resp.group_words import integer
 from lamina.server.resp.replies import encode
@@ -24,6 +26,8 @@ def waitaof(session: Session, args: Args) -> bytes | Wait:
     if timeout_ms < 0:
         raise Refusal("ERR timeout is negative")
     marks = dict(session.seen)
+    if any(not isinstance(engine.log, Log) for engine in marks):
+        loops.must_wait()  # journals of queues are written by whoever asks
 
     def answer() -> bytes:
         are_synced = [_is_synced(session, *mark) for mark in marks.items()]  # all are asked: one may never be

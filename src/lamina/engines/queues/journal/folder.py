@@ -135,6 +135,13 @@ class QueueFolder:
                 self._head, self._head_size = found
         return self._head
 
+    def has_next_at_hand(self) -> bool:
+        """Behind the head stands a message that is in memory, or none."""
+        state = self.state
+        if state.size <= 1:
+            return True
+        return state.read_msg + 1 < state.read_count and self._reading.has_at(state.read_byte + self._head_size)
+
     def put(self, message: Message) -> None:
         """Store a message, or a marker, at the end."""
         state = self.state

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
+from lamina.engines import loops
 from lamina.engines.queues.journal import moving
 from lamina.engines.queues.journal.folder import QueueFolder
 from lamina.engines.queues.journal.home import Home, no_path, without_path
@@ -70,6 +71,7 @@ class OpenQueues:
             raise LogClosed("the store of messages was closed")
         if queue.size == GONE:
             raise QueueRefused
+        loops.must_wait()
         rid = queue.rid
         with no_path(rid, "open its folder"):
             if self.old_layout is not None:

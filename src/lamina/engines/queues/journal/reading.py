@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lamina.engines import loops
 from lamina.engines.queues import ids
 from lamina.engines.queues.journal import records
 from lamina.engines.queues.journal.extents import Extent, extents
@@ -53,6 +54,15 @@ class Reading:
                 return found
         with no_path(self._folder.rid, "read its messages"):
             return self._read_from_disk(at, end)
+
+    def has_at(self, at: int) -> bool:
+        """``next`` needs no file for the message that begins there."""
+        growth = self._folder.growths.get(self._folder.state.read_file)
+        if growth is not None and at >= growth.base:
+            return True
+        offset = at - self._window_at
+        is_in = self._window_of == self._folder.state.read_file and 0 <= offset < len(self._window)
+        return is_in and _message_at(self._window, offset) is not None
 
     def _read_from_disk(self, at: int, end: int) -> tuple[Message, int] | None:
         file, is_ours = self._open(self._folder.state.read_file)
@@ -130,6 +140,7 @@ class Reading:
                 file.close()
 
     def _open(self, id: str) -> tuple[File, bool]:
+        loops.must_wait()
         self._folder.home.stats.read += 1
         return self._folder.open_for_reading(id)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from lamina.clock import Clock
+from lamina.engines import loops
 from lamina.engines.queues.journal import moving, paths
 from lamina.engines.queues.journal.folder import QueueFolder
 from lamina.engines.queues.journal.home import Home, JournalOptions, no_path
@@ -70,7 +71,7 @@ class JournalStore(Pushing):
         home = Home(root, files, clock, random, sync, options, tell)
         super().__init__(home, OpenQueues(home, layout, moving.begin(files, root, layout)))
         moving.sweep(files, root)
-        self.lock = threading.RLock()
+        self.lock = loops.Lock()
         self.log = _NoLog()
         self._told = 0
         self.told_rebuilt: Callable[[], None] = lambda: None
@@ -109,10 +110,11 @@ class JournalStore(Pushing):
         with self.lock:
             if queue.size == 0:
                 return None
+            self._make_room()
             folder = self._queues.folder(queue)
             message = folder.head()
-            self._note_changes(folder)
-            if message is None and not folder.is_dirty:
+            self._give_positions(folder)
+            if message is None and not folder.is_dirty and not loops.is_at_once():
                 self._queues.let_go(folder)  # when all clients come back at once, most queues are empty
             return message
 
@@ -121,7 +123,7 @@ class JournalStore(Pushing):
         with self.lock:
             if queue.size < 0:
                 folder = self._queues.folder(queue)
-                if folder.state.size == 0 and not folder.is_dirty:
+                if folder.state.size == 0 and not folder.is_dirty and not loops.is_at_once():
                     self._queues.let_go(folder)
             size: int = queue.size
             return size
@@ -134,19 +136,23 @@ class JournalStore(Pushing):
     def put(self, queue: Queue, message: Message) -> int:
         """Store a message, or a marker, at the end. Raises: QueueRefused, if its folder was removed; StorageError."""
         with self.lock:
+            self._make_room()
             folder = self._queues.folder(queue)
             folder.put(message)
-            return self._note_changes(folder)
+            return self._give_positions(folder)
 
     def drop_head(self, queue: Queue) -> int:
         """The head was received. Raises: NoMessage; StorageError."""
         with self.lock:
             if self.head(queue) is None:
                 raise NoMessage
+            self._make_room()
             folder = self._queues.folder(queue)
+            if not folder.has_next_at_hand():
+                loops.must_wait()  # whoever drops a message asks for the next one
             folder.drop_head()
             queue.is_worn = True
-            return self._note_changes(folder)
+            return self._give_positions(folder)
 
     def drop_expired(self, queue: Queue, now: int, ttl: int) -> tuple[int, int]:
         """Let what has expired at the head go; ``ttl`` is what counts for this queue.
@@ -156,11 +162,13 @@ class JournalStore(Pushing):
         with self.lock:
             if queue.size == 0:
                 return 0, 0
+            self._make_room()
             folder = self._queues.folder(queue)
+            loops.must_wait()  # nobody knows how many they are
             count = folder.drop_expired(now, ttl)
             if count:
                 queue.is_worn = True
-            return count, self._note_changes(folder)
+            return count, self._give_positions(folder)
 
     def messages(self, queue: Queue) -> list[Message]:
         """All that wait, in order. Changes nothing. Raises: StorageError."""
@@ -229,15 +237,21 @@ class JournalStore(Pushing):
 
     def position_of(self, queue: Queue) -> int:
         """Of the newest change of that queue that is not on disk yet; 0: all of it is."""
-        with self.lock:
-            folder = self._queues.folders.get(queue.rid)
-            return folder.positions[-1] if folder is not None and folder.positions else 0
+        folder = self._queues.folders.get(queue.rid)
+        try:  # without the lock: nobody has to wait to be told this
+            return folder.positions[-1] if folder is not None else 0
+        except IndexError:
+            return 0
 
     def _tell_rebuilt(self) -> None:
         """Not while the lock is held: whoever is told takes the engine's, which comes first."""
         if self.rebuilds != self._told:
             self._told = self.rebuilds
             self.told_rebuilt()
+
+    def try_push(self) -> bool:
+        """For a loop, which leaves it to ``settled``: the disk has to be waited for."""
+        return True
 
     def push(self) -> None:
         """Put all that is pending on disk, as safe as the policy promises. What is refused, ``settle`` tells."""
@@ -247,6 +261,7 @@ class JournalStore(Pushing):
 
     def _push_pending(self) -> None:
         if self._dirty:
+            loops.must_wait()
             dirty, self._dirty = list(self._dirty.values()), {}
             self._push(dirty, must_sync=self.home.is_always)
             self._queues.evict()
@@ -263,10 +278,10 @@ class JournalStore(Pushing):
 
     async def settled(self, position: int) -> None:
         """``settle`` for coroutines."""
-        if self._dirty and self.home.is_always:
-            await asyncio.get_running_loop().run_in_executor(None, self.push)
+        if self._dirty or not self.lock.acquire(False):
+            await asyncio.to_thread(self.push)
         else:
-            self.push()
+            self.lock.release()
         self._refusals.check(position)
 
     reached = settled
@@ -284,18 +299,21 @@ class JournalStore(Pushing):
         self._refusals.check(position)
 
     def is_kept(self) -> bool:
-        """Nothing is pending, and nothing was refused since the last look."""
-        with self.lock:
+        """Nothing is pending, nobody is at it, and nothing was refused since the last look. Does not wait."""
+        if not self.lock.acquire(False):
+            return False
+        try:
             return not (self._refusals.happened() or self._dirty)
+        finally:
+            self.lock.release()
 
-    def _note_changes(self, folder: QueueFolder) -> int:
-        """Give positions to changes that have none. Returns that of its newest; 0: nothing of it is pending."""
-        newest = self._give_positions(folder)
+    def _make_room(self) -> None:
+        """Before a change: each queue with changes that are pending has files open."""
         if len(self._dirty) >= self.home.options.most_open:
-            self._push_pending()  # each of them has files open
-        return newest
+            self._push_pending()
 
     def _give_positions(self, folder: QueueFolder) -> int:
+        """Give positions to changes that have none. Returns that of its newest; 0: nothing of it is pending."""
         for _ in range(len(folder.lines) - len(folder.positions)):
             self._position += 1
             folder.positions.append(self._position)

@@ -1,0 +1,79 @@
+"""What an event loop does at once, and what it must not: wait for a disk, or for whoever holds a lock meanwhile.
+
+A server runs a command on its loop as long as the command finds what it needs in memory. Where an engine has to touch
+the disk it says ``must_wait()`` first, before anything is changed. On the loop that breaks the command off; the server
+then runs it from its start in a worker thread, where the same call does nothing. So engines have one way of doing
+things, and whoever calls them from a thread of its own knows nothing of this.
+
+Compiled as it stands (setup.py), and run as plain Python where it is not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class MustWait(BaseException):
+    """The command would have to wait, and has changed nothing yet. No error: only the loop's own code catches it."""
+
+
+class _Thread(threading.local):
+    is_at_once = False
+
+
+_thread = _Thread()
+
+
+def must_wait() -> None:
+    """What comes next may wait for the disk. Raises: MustWait where a loop runs this; then nothing may be changed."""
+    if _thread.is_at_once:
+        raise MustWait
+
+
+def is_at_once() -> bool:
+    """A loop runs this."""
+    return bool(_thread.is_at_once)
+
+
+def begin_at_once() -> bool:
+    """From now on this thread may not wait: what a loop does comes between this and ``end_at_once``.
+
+    Returns what that is to be given.
+    """
+    was = _thread.is_at_once
+    _thread.is_at_once = True
+    return was
+
+
+def end_at_once(was: bool) -> None:
+    _thread.is_at_once = was
+
+
+def may_wait() -> bool:
+    """This thread may wait from now on, whatever the loop does with it: what was begun is finished.
+
+    Returns what ``end_at_once`` is to be given.
+    """
+    was = _thread.is_at_once
+    _thread.is_at_once = False
+    return was
+
+
+class Lock:
+    """A lock that a thread may take more than once. On a loop it is taken if it is free; else that is ``must_wait``."""
+
+    def __init__(self) -> None:
+        lock = threading.RLock()
+        self.acquire = lock.acquire
+        self.release = lock.release
+        self.is_mine: Callable[[], bool] = lock._is_owned  # type: ignore[attr-defined]
+        """This thread has it."""
+
+    def __enter__(self) -> None:
+        if not self.acquire(False):
+            must_wait()
+            self.acquire()
+
+    def __exit__(self, *problem: object) -> None:
+        self.release()
