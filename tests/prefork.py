@@ -7,6 +7,7 @@ exit code and signals are its own, and it ends as any does. It is gone when the 
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import ctypes
 import json
@@ -24,7 +25,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 _MOST = 1 << 20
-_PRELOADED = ("asyncio", "rich.table", "lamina.data", "lamina.server.app")
+_PRELOADED = ("asyncio", "rich.table", "lamina.data", "lamina.server.app", "lamina.testing")
 """What the commands import once they run. Only those that start no thread: it would not be there after a fork."""
 
 
@@ -208,6 +209,21 @@ def _become(asked: dict[str, Any]) -> None:
     sys.argv = ["lamina", *asked["words"]]
 
 
+def _watch_loops() -> None:
+    """Findings go to the file that conftest.py named. The loop is asyncio's own then."""
+    report = os.environ.pop("LAMINA_GUARD", "")
+    if report and "serve" in sys.argv[1:2]:
+        from lamina.server import app
+        from lamina.testing import Guard
+
+        def tell(finding: str) -> None:
+            with open(report, "a") as file:
+                file.write(f"{finding}\0")
+
+        app._runner = lambda: asyncio.run  # type: ignore[assignment]
+        Guard(tell, is_server=True).install()
+
+
 if __name__ == "__main__":
     from importlib import import_module
 
@@ -221,4 +237,5 @@ if __name__ == "__main__":
         import_module(module)
     sys.stdout.flush()
     _serve(asked_on)
+    _watch_loops()
     command_line.main()

@@ -134,15 +134,20 @@ class Line:
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.address = address
-        self.sent = b""
+        self._sent: list[bytes] = []
         self.is_closed = self.has_ended = self.is_paused = False
         self.on_write: Callable[[bytes], None] = lambda data: None
         self.protocol: Any = None
 
+    @property
+    def sent(self) -> bytes:
+        self._sent = [b"".join(self._sent)]
+        return self._sent[0]
+
     def write(self, data: bytes) -> None:
         assert not self.has_ended, "written behind the end"
         if not self.is_closed:
-            self.sent += data
+            self._sent.append(data)
             self.on_write(data)
 
     def write_eof(self) -> None:

@@ -23,6 +23,7 @@ WAIT_BOUNDS: Final = (
 """Seconds that something may wait in a queue: from a worker that is there already to a week."""
 _NEWEST: Final = 512  # syncs of which each is known: at a thousand a second half a second, at one a second nine minutes
 _RECENT_S: Final = 60.0
+_WEIGHT: Final = 0.1  # of the newest write, or sync, in what one takes lately
 
 
 class Spread:
@@ -73,6 +74,8 @@ class Measured:
         self.bytes = 0
         self.writes = Spread(DISK_BOUNDS)
         self.syncs = Spread(DISK_BOUNDS)
+        self.write_s = self.sync_s = 0.0
+        """What one took lately, about: reading it needs no lock."""
         self._newest: deque[tuple[float, float]] = deque(maxlen=_NEWEST)  # syncs: when, by the caller's clock; how long
         self._unsynced: dict[object, float] = {}  # since when, the oldest first
         self._lock = threading.Lock()
@@ -83,12 +86,14 @@ class Measured:
             self.records += records
             self.bytes += size
             self.writes.note(seconds)
+            self.write_s += _WEIGHT * (seconds - self.write_s)
             self._unsynced.setdefault(log, now)
 
     def synced(self, log: object, seconds: float, now: float) -> None:
         """All of ``log`` is synced."""
         with self._lock:
             self.syncs.note(seconds)
+            self.sync_s += _WEIGHT * (seconds - self.sync_s)
             self._newest.append((now, seconds))
             self._unsynced.pop(log, None)
 

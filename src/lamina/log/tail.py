@@ -26,6 +26,7 @@ from lamina.log.segment import ActiveSegment, AppendFailed
 from lamina.log.sync import Level
 
 _KEPT_PER_SEGMENT: Final = 8  # how often the index of a growing file is kept: a kill leaves an eighth to scan
+_MOST_AT_ONCE: Final = 1 << 20  # bytes that a loop writes
 
 
 class Call(NamedTuple):
@@ -229,6 +230,13 @@ class Tail:
             self._close_sealed(segment)
         self._active, self._was_begun = created, False
         return created
+
+    def has_room(self, size: int) -> bool:
+        """So many bytes more need no new file, and are not many."""
+        segment, limit = self._active, self._options.segment_age_s
+        if segment is None or size > _MOST_AT_ONCE or segment.index.bytes + size >= self._options.segment_bytes:
+            return False
+        return limit is None or (self.age_s() or 0) < limit
 
     def _create(self, call: Call) -> ActiveSegment:
         first_record = call.first - 1 if self.synced else call.first

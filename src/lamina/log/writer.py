@@ -342,10 +342,13 @@ class Log(Positions):
         return again
 
     def try_round(self, *, may_sync: bool = False) -> bool:
-        """Write what gathered, here and now, unless somebody else is at the disk; and sync it, if that is due."""
+        """Write what gathered, here and now, and sync it, if that is due. For a loop: False, and nothing is done, if
+        somebody else is at the disk, or it is more than one write and one sync."""
         if not self._commit.acquire(blocking=False):
             return False
         try:
+            if not self._tail.has_room(self._gathered):
+                return False
             again = self._round(may_sync=may_sync)
         finally:
             self._commit.release()

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from lamina.engines.logged import Logged
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 _QUICK_S: Final = 0.001  # a sync for which the loop may stand still
 _LONGEST_GATHERING_S: Final = 0.002
-_WEIGHT: Final = 0.1  # of the last sync in what one takes
-_SLOW_FOR_S: Final = 1.0  # how long a disk is taken for slow, until it is tried again
+_LONGEST_S: Final = 0.001  # of letting answers out, before others have their turn
+_MOST_SYNCS_S: Final = 0.002  # what syncs of one flush may take: of many logs, the commit thread syncs the others
 
 _UNKNOWN: Final = b"ERR internal error: whether it was done is not known, see the log of the server"
 
@@ -72,7 +73,7 @@ class Answers:
         self._held = self._lane.held
         self._in_late: dict[Connection, int] = {}  # how many of the turns a connection has held are in the late lane
         self._sync_s = 0.0  # what a sync takes, about; if that is long, the commit thread syncs and the loop goes on
-        self._next_try = 0.0
+        self._syncing_s = 0.0  # what those of this flush took, about
         self._has_synced = False  # this thread, in this flush
         self._crowd = 0  # clients that were answered behind the last such sync
         self._heard_at = self._begun = 0.0  # the last who has something to say, and the first
@@ -104,6 +105,7 @@ class Answers:
 
     def _flush(self) -> None:
         self._is_scheduled = self._has_synced = False
+        self._syncing_s = 0.0
         speaking, self._speaking = self._speaking, {}
         dirty = {engine: None for connection in speaking for engine in connection.needs}
         unsafe = {engine for engine in dirty if not self._is_safe(engine)}
@@ -151,21 +153,26 @@ class Answers:
         if log.failure is not None or log.is_broken_off:
             return False
         if log.options.sync.level is not Level.SYNCED:
-            return log.position <= log.written or (log.try_round() and log.position <= log.written)
+            if log.position > log.written and log.stats.measured.write_s <= _QUICK_S:
+                log.try_round()
+            return log.position <= log.written
         if log.position > log.synced and not self._held:
             self._sync_here(log)
         return log.position <= log.synced
 
     def _sync_here(self, log: Log) -> None:
-        """On a quick disk a sync costs less than having another thread do it: then this one does."""
-        begun, is_slow = self._loop.time(), self._sync_s > _QUICK_S
-        if is_slow and begun < self._next_try:
+        """On a quick disk a sync costs less than having another thread do it: then this one does.
+
+        How quick it lately was is known by all syncs. Of a slow disk those are the commit thread's, which finds out
+        that it is quick again.
+        """
+        measured = log.stats.measured
+        self._sync_s = measured.sync_s
+        if max(measured.sync_s, measured.write_s) > _QUICK_S or self._syncing_s > _MOST_SYNCS_S:
             return
-        log.try_round(may_sync=True)
-        self._has_synced = True
-        now = self._loop.time()
-        self._sync_s = now - begun if is_slow else self._sync_s + _WEIGHT * (now - begun - self._sync_s)
-        self._next_try = now + _SLOW_FOR_S
+        if log.try_round(may_sync=True):
+            self._has_synced = True
+            self._syncing_s += measured.sync_s
 
     def _notice_rebuilds(self, engines: Iterable[Logged]) -> None:
         """Records were refused since the last look: answers may have been made from a state that has them.
@@ -205,6 +212,7 @@ class Answers:
                 )
                 self._notice_rebuilds(needs)
                 must_check = any(result is not None for result in done)
+                begun = perf_counter()
                 for _ in range(count):
                     connection, out, marks, _, doubts = lane.held.popleft()
                     if must_check or doubts != self._doubts:
@@ -214,6 +222,9 @@ class Answers:
                         self._leave_late(connection)
                     self._send(connection, out)
                     connection.go_on()
+                    if perf_counter() - begun > _LONGEST_S:
+                        await asyncio.sleep(0)
+                        begun = perf_counter()
         finally:
             lane.release = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,13 +19,13 @@ def let_in(house: House, deliveries: Deliveries, upkeep: Upkeep, password: bytes
     house.dump, house.stops = upkeep.dump, upkeep.dumper.cancel
     loop = asyncio.get_running_loop()
 
-    def look_again(look: Callable[[], None]) -> None:
-        look()  # subscribers
-        house.expect_all(QUEUE_KEYS)  # and those who wait for a message
-
     def soon(look: Callable[[], None]) -> None:
-        # On the loop, whichever thread found that records were refused; and not when the loop is over.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(look_again, look)
+        """Whichever thread found that records were refused, and has the queues meanwhile."""
+        threading.Thread(target=look_again, args=(look,), name="lamina-queues-look", daemon=True).start()
+
+    def look_again(look: Callable[[], None]) -> None:
+        look()  # subscribers: files may be read for that
+        with suppress(RuntimeError):  # the loop is over
+            loop.call_soon_threadsafe(house.expect_all, QUEUE_KEYS)  # and those who wait for a message
 
     deliveries.look_again_by(soon)
