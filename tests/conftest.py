@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from lamina.testing import Guard
+import loop_guard
 
 # A shell that runs the tests in the background has them ignore SIGINT, and every process they start would do so too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -47,22 +45,12 @@ else:
     # another version of hypothesis, this raises.
     pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
 
-# No loop of a server may wait for a disk, or work for long: neither those that tests run in this process, nor those of
-# the servers they start (prefork.py). Whichever test runs when something is found fails.
-GUARD = Guard()
-GUARD.install()
-_OF_SERVERS = Path(tempfile.mkstemp(prefix="lamina-guard-")[1])
-os.environ["LAMINA_GUARD"] = str(_OF_SERVERS)
-atexit.register(_OF_SERVERS.unlink, missing_ok=True)
 
-
+# See loop_guard.py. Whichever test runs when something is found fails.
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     result = yield
-    found = GUARD.take()
-    if _OF_SERVERS.stat().st_size:
-        found += _OF_SERVERS.read_text().split("\0")[:-1]
-        _OF_SERVERS.write_text("")
+    found = loop_guard.take()
     if found and pyfuncitem.get_closest_marker("may_hold_up_the_loop") is None:
         pytest.fail("on the loop of a server:\n" + "\n".join(found[:5]), pytrace=False)
     return result

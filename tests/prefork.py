@@ -221,7 +221,9 @@ def _watch_loops() -> None:
                 file.write(f"{finding}\0")
 
         app._runner = lambda: asyncio.run  # type: ignore[assignment]
-        Guard(tell, is_server=True).install()
+        guard = Guard(tell, is_server=True)
+        guard.budget_s = float(os.environ.pop("LAMINA_GUARD_BUDGET_S", guard.budget_s))
+        guard.install()
 
 
 if __name__ == "__main__":

@@ -24,9 +24,13 @@ _PORT = re.compile(rf"resp on {re.escape(HOST)}:(\d+)")
 class LaminaServer(Server):
     """``lamina serve`` with the RESP door on a port that was free, and no other door."""
 
-    def __init__(self, folder: Path, *flags: object, files: int | None = None) -> None:
-        """``flags`` as on its command line: ``"--sync", "os"``. ``files``: how many file handles it may have."""
+    def __init__(
+        self, folder: Path, *flags: object, files: int | None = None, env: dict[str, str] | None = None
+    ) -> None:
+        """``flags`` as on its command line: ``"--sync", "os"``. ``files``: how many file handles it may have. ``env``:
+        what its environment has beside that of the tests."""
         super().__init__(files=files)
+        self._env = os.environ | (env or {})
         words = ["serve", "--data", folder, "--resp", f"{HOST}:0", "--workq", "off", *flags]
         self._words = [str(LAMINA), *map(str, words)]
 

@@ -6,6 +6,7 @@ The server is gone when the ``with`` ends, however that ends, and also when the 
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
 import select
 import signal
@@ -53,11 +54,12 @@ class Server:
             words += ["--cmdlog-path" if command == "workq-server" else "--data", str(folder)]
         self._words = [str(LAMINA), *words, *map(str, flags)]
         self._files = files
+        self._env = dict(os.environ)
 
     def __enter__(self) -> Server:
         self._said = tempfile.TemporaryFile()
         self._process: Process | subprocess.Popen[bytes] = Process(
-            self._words[1:], stderr=self._said, files=self._files
+            self._words[1:], stderr=self._said, files=self._files, env=self._env
         )
         try:
             self.port = self._wait_for_port()

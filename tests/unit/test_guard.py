@@ -1,20 +1,22 @@
-"""The guard over the suite (lamina.testing.Guard, conftest.py) finds what it is there for: else it would prove nothing."""
+"""The guard over the suite (lamina.testing.Guard, loop_guard.py) finds what it is there for."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from conftest import GUARD
+from integration.lamina_server import LaminaServer
 from lamina.engines import loops
 from lamina.log import ALWAYS, OS
 from lamina.log.files.real import RealFiles
 from lamina.server.resp import dispatch
 from lamina.server.resp.session import Args, Session
 from lamina.testing import MemoryFiles
+from loop_guard import GUARD
 from resp_lab import Lab, in_loop
 
 
@@ -88,6 +90,15 @@ async def test_the_round_that_commits_is_let_through() -> None:
     synced = lab.log("a").stats.syncs
     await caller.ask("XADD a * f v")
     assert lab.log("a").stats.syncs == synced + 1 and GUARD.take() == []
+
+
+def test_servers_that_tests_start_are_watched(tmp_path: Path) -> None:
+    report = tmp_path / "found"
+    env = {"LAMINA_GUARD": str(report), "LAMINA_GUARD_BUDGET_S": "0"}
+    server = LaminaServer(tmp_path / "data", env=env)
+    with server, server.client():
+        server.stop()
+    assert "ms of processor time" in report.read_text()
 
 
 def test_what_must_wait_is_broken_off_on_a_loop_and_nowhere_else() -> None:

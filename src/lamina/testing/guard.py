@@ -52,7 +52,7 @@ class Guard:
         self._here = _Here()
         self._found: list[str] = []
         self._collecting_since = 0.0
-        self.budget_s: float | None = BUDGET_S
+        self.budget_s = BUDGET_S
 
     def take(self) -> list[str]:
         """What was found, and is not found again."""
@@ -123,7 +123,7 @@ class Guard:
         finally:
             took = time.thread_time() - begun - here.collected_s
             here.callback = None
-            if self.budget_s is not None and took > self.budget_s:
+            if took > self.budget_s:
                 self._note(f"{callback} took {took * 1000:.1f} ms of processor time", with_stack=False)
 
     def _of_a_server(self, callback: Any) -> str | None:
@@ -154,7 +154,7 @@ class Guard:
 
     def _note(self, what: str, *, with_stack: bool = True) -> None:
         if with_stack:
-            frames = [line for line in traceback.format_stack(limit=16)[:-2] if "guard.py" not in line]
+            frames = [line for line in traceback.format_stack(limit=16)[:-2] if "testing/guard.py" not in line]
             what = f"{what}\n{''.join(frames)}"
         if len(self._found) < _MOST:
             self._found.append(what)
