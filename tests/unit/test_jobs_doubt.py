@@ -15,6 +15,7 @@ from lamina.log import kernel
 from lamina.log.refused import Refused
 from lamina.server.workq.door import Connection, WorkqDoor
 from unit.test_jobs_refused import FULL, HOUR, READ_ONLY, Lab, Line, add, connected, in_loop, nth
+from waiting import until
 
 
 def named(word: bytes, number: int, rest: bytes = b"") -> bytes:
@@ -31,10 +32,10 @@ async def test_a_refusal_that_rests_on_a_refused_record_is_the_disks() -> None:
     lab.full_once()
     first.data_received(add(1))
     second.data_received(add(1) + named(b"inspect job", 1))
-    await asyncio.sleep(0.01)
+    await until(lambda: first_line.sent.count(b"\n") == 1 and second_line.sent.count(b"\n") == 2)
     assert (first_line.sent, second_line.sent) == (FULL, FULL * 2)
     second.data_received(add(1) + add(1))
-    await asyncio.sleep(0.01)
+    await until(lambda: second_line.sent.count(b"\n") == 4)
     assert second_line.sent == FULL * 2 + b"+OK\r\n-CLIENT-ERROR Duplicate job\r\n"
 
 
@@ -55,7 +56,7 @@ async def test_records_that_could_not_be_handed_over_are_not_answered_as_if_they
     monkeypatch.setattr(kernel, "encode_into", fail_once)
     for number, connection in enumerate((first, second, first), 1):
         connection.data_received(add(number))
-        await asyncio.sleep(0.01)
+        await until(lambda number=number: (first_line.sent + second_line.sent).count(b"\n") == number)  # type: ignore[misc]
     answered = [first_line.sent.split(b"\r\n")[0], second_line.sent[:-2], first_line.sent.split(b"\r\n")[1]]
     kept = lab.after_restart().state.jobs
     assert [answer == b"+OK" for answer in answered] == [nth(number) in kept for number in (1, 2, 3)]

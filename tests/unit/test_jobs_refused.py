@@ -28,6 +28,7 @@ from lamina.log import ALWAYS, OS, LogOptions, Sync, interval
 from lamina.log.files.faulty import Fault
 from lamina.server.workq.door import Connection, WorkqDoor
 from lamina.testing import FaultyFiles, ManualClock, MemoryFiles
+from waiting import until
 
 HOUR = 3_600_000
 FULL = b"-SERVER-ERROR Disk full, nothing was changed, try again\r\n"
@@ -163,7 +164,7 @@ async def test_with_a_disk_that_is_full_at_times_all_that_was_answered_is_there(
         files.calls.clear()
     await asyncio.sleep(0.2)
     files.heal()
-    await asyncio.sleep(0.2)
+    await until(lambda: sum(line.sent.count(b"\n") for _, line in lines) >= number)
     answered = set()
     for mine, (_, line) in zip(asked, lines, strict=True):
         answers = line.sent.split(b"\r\n")[:-1]
@@ -268,8 +269,9 @@ async def test_a_failed_log_is_read_once_and_then_left_alone(monkeypatch: pytest
     loads.clear()
     lab.files.fail("sync")
     for number in range(2, 8):
+        told = line.sent.count(b"\n")
         connection.data_received(add(number))
-        await asyncio.sleep(0.01)
+        await until(lambda told=told: line.sent.count(b"\n") > told)  # type: ignore[misc]
     assert line.sent.endswith(READ_ONLY * 6)
     assert len(loads) == 1
     lab.clock.advance(2)  # the lease falls due, and cannot be ended

@@ -45,10 +45,12 @@ class Logged:
         return self.journal.newest
 
     def _append(self, record: bytes, before: bytes | None = None) -> int:
-        if self.journal.is_careful or self.refusal is not None:
+        if self.refusal is not None:
+            if loops.is_at_once():  # a command may have changed something by now
+                raise self.refusal.with_traceback(None)
+            self.push()
+        elif self.journal.is_careful:
             loops.must_wait()
-            if self.refusal is not None:
-                self.push()
         try:
             return self.journal.append(record, before)
         except StorageError as error:

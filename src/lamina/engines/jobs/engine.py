@@ -11,10 +11,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from lamina import errors
 from lamina.clock import Clock, SteadyClock, SystemClock
-from lamina.engines import logged
+from lamina.engines import logged, loops
 from lamina.engines.jobs import codec, loading
 from lamina.engines.jobs.core import State, backed_off
 from lamina.engines.jobs.job import AT_FAILED, AT_LEASED, AT_READY, FAILED, MS, NEVER, Counts, Job, Queue
@@ -102,7 +103,11 @@ class JobEngine(logged.Logged):
         """A new job, for now or for a ``time``. Raises: DuplicateJob, BadJob (its life is over before it starts)."""
         with self.lock:
             now = self._now()
-            if self.reserve is not None and not self.reserve.is_held and not self.reserve.hold():
+            if (
+                self.reserve is not None
+                and not self.reserve.is_held
+                and (loops.is_at_once() or not self.reserve.hold())
+            ):
                 raise errors.DiskFull("the disk is full, no jobs are taken", hint="make room; what is there goes on")
             if time is not None:
                 if time <= codec.ZERO_TIME:
@@ -192,7 +197,7 @@ class JobEngine(logged.Logged):
             try:
                 for queue in queues:
                     self._serve(queue)
-            except StorageError:
+            except (StorageError, loops.MustWait):
                 if self.workers.remove(waiter):  # else it was served when the state had been built again
                     raise
 
@@ -290,12 +295,15 @@ class JobEngine(logged.Logged):
             if queue is None:
                 raise errors.JobNotFound("no such queue")
             done = position = 0
-            for job in list(queue.lists[AT_FAILED]):
-                if done == limit:
+            while done < limit:
+                may = (job for job in queue.lists[AT_FAILED] if job.unique not in queue.uniques)
+                found = list(islice(may, limit - done))
+                for job in found:
+                    if job.unique not in queue.uniques:  # nor is it that of one before it
+                        position = self._redrive(job)
+                        done += 1
+                if not found:
                     break
-                if job.unique not in queue.uniques:
-                    position = self._redrive(job)
-                    done += 1
             return done, position
 
     def pause(self, name: str, *, pauses: bool = True) -> int:
@@ -336,6 +344,7 @@ class JobEngine(logged.Logged):
         with self.lock:
             try:
                 if isinstance(self.log, Log) and self.log.is_broken_off:  # building the state again failed before
+                    loops.must_wait()
                     self.undo_refused(StorageError("records were refused"))
                 self.push()  # or what falls due now would get the time of what gathered before
                 self._do_due(self.clock.now_ns(), _MOST_PER_TICK)
@@ -345,13 +354,25 @@ class JobEngine(logged.Logged):
             self._known_due = due = self._next_due()
             return None if due == NEVER else max(due - self.clock.now_ns(), 0) / 1e9
 
+    def be_ready(self) -> None:
+        """Wait until a loop can go on: nobody has the engine, what was refused is taken back, the log takes records.
+
+        Raises: StorageError if it does not.
+        """
+        with self.lock:
+            if self.refusal is not None:
+                with suppress(StorageError):
+                    self.push()
+            if self.journal.is_careful:  # it takes the end of a job that never was
+                self._append(codec.encode_plain(codec.EXPIRE, bytes(16)))
+
     def world_ns(self) -> int:
         """What scheduled times are given in."""
         return self.clock.now_ns() - self.ahead
 
     def _now(self) -> int:
         now = self.clock.now_ns()
-        if self.journal.pending and self.journal.is_old(now):
+        if self.refusal is not None or (self.journal.pending and self.journal.is_old(now)):
             with suppress(StorageError):
                 self.push()
         if self._next_due() <= now:

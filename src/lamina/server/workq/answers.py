@@ -21,6 +21,8 @@ from lamina.server.workq import replies
 if TYPE_CHECKING:
     from lamina.server.workq.door import Connection
 
+_QUICK_S = 0.001  # a write for which the loop may stand still
+
 _Held = tuple["Connection", list[bytes], list[int]]
 
 
@@ -59,7 +61,8 @@ class Answers:
             self._hold(log.position if log is not None else 0, None, speaking)
             return
         if log is not None and log.position > (log.synced if self._waits_for_sync else log.written):
-            if self._waits_for_sync or self._held or not log.try_round():
+            is_quick = log.stats.measured.write_s <= _QUICK_S
+            if self._waits_for_sync or self._held or not is_quick or not log.try_round():
                 self._hold(log.position, state, speaking)
                 return
             if log.position > log.written:  # refused, or somebody appended meanwhile
@@ -74,10 +77,9 @@ class Answers:
     def _push(self) -> bool:
         """False if the log has refused what is new."""
         try:
-            self._engine.push()
+            return self._engine.try_push()
         except Exception:  # out of memory, say: none of the answers may be dropped, or sent unchecked
             return False
-        return True
 
     def _send(self, connection: Connection, out: list[bytes]) -> None:
         transport = connection.transport

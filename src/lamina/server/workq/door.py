@@ -11,11 +11,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from lamina.engines import loops
 from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.job import AT_LEASED, AT_READY, AT_SCHEDULED, PLACES, Job
 from lamina.engines.jobs.waiting import LeaseWaiter
+from lamina.engines.loops import MustWait
 from lamina.errors import JobNotFound, LaminaError
 from lamina.server.client import Client
 from lamina.server.refusals import Refusals
@@ -31,6 +34,7 @@ from lamina.server.workq.parse import Parser
 
 _MOST_SHOWN = 4 << 20  # bytes of payloads in one inspect
 _EXPIRED_EVERY_S = 1.0
+_MOST_REDRIVEN = 500  # jobs, in one turn of the loop
 
 
 class WorkqDoor:
@@ -79,14 +83,26 @@ class WorkqDoor:
 
     def _tick(self) -> None:
         self._timer = None
+        was = loops.begin_at_once()
         try:
             wait = self.engine.tick()
+        except MustWait:
+            self.loop.run_in_executor(None, self.engine.be_ready).add_done_callback(self._tick_anew)
+            return
         except Exception:  # the log has failed, or memory ran out; whoever asks for a change is told
             wait = 1.0
+        finally:
+            loops.end_at_once(was)
         self.answers.flush_soon()
         if wait is not None:
             # asyncio's clocks do not like far ends; waking once an hour costs nothing.
             self._timer = self.loop.call_later(min(wait, 3600), self._tick)
+
+    def _tick_anew(self, ready: asyncio.Future[None]) -> None:
+        if ready.exception() is not None:  # the disk refuses: whoever asks for a change is told
+            self._timer = self.loop.call_later(1.0, self._tick)
+        else:
+            self._tick_soon()
 
     def _send_expired_away(self) -> None:
         """Also those who wait, and give no command that would be refused."""
@@ -234,11 +250,40 @@ class Connection(Client):
         if not self.parser.is_closed:
             self.backlog.extend(self.parser.end())
 
+    def work(self) -> None:
+        was = loops.begin_at_once()
+        try:
+            super().work()
+        finally:
+            loops.end_at_once(was)
+
     def run(self, command: c.Command) -> None:
         try:
             self.handlers[type(command)](self, command)
         except LaminaError as problem:
             self.say_seen(replies.error(problem))
+        except MustWait:
+            self._wait_for_engine(command)
+
+    def _wait_for_engine(self, command: c.Command) -> None:
+        """Somebody has it, or the disk refuses records: a thread waits for it, then the command is run anew."""
+        self.cancel = _cannot_be_cancelled
+        ready = self.door.loop.run_in_executor(None, self.engine.be_ready)
+        ready.add_done_callback(partial(self._engine_is_ready, command))
+
+    def _engine_is_ready(self, command: c.Command, ready: asyncio.Future[None]) -> None:
+        self.cancel = None
+        problem = ready.exception()
+        if self.transport is None:
+            return
+        if isinstance(problem, LaminaError):
+            self.say_seen(replies.error(problem))
+            self.answers.flush_soon(self)
+        elif problem is not None:
+            raise problem
+        else:
+            self.backlog.appendleft(command)
+        self.work()
 
     def gave_up(self) -> None:
         self.say(replies.TIMEOUT)
@@ -278,9 +323,28 @@ class Connection(Client):
         if command.id is not None:
             self.say(replies.OK, self.engine.redrive(command.id))
             return
+        self._redrive_on(command, 0)
+
+    def _redrive_on(self, command: c.Redrive, before: int) -> None:
+        """Go on, a piece in each turn of the loop; so many were redriven before."""
         assert command.name is not None
-        done, position = self.engine.redrive_queue(command.name, command.limit)
-        self.say(b"+OK %d\r\n" % done, position)
+        piece = min(command.limit - before, _MOST_REDRIVEN)
+        done, position = self.engine.redrive_queue(command.name, piece)
+        if done == piece == _MOST_REDRIVEN:
+            self.cancel = _cannot_be_cancelled
+            self.door.loop.call_soon(self._redrive_later, command, before + done)
+        else:
+            self.say(b"+OK %d\r\n" % (before + done), position or self.engine.newest_position())
+
+    def _redrive_later(self, command: c.Redrive, before: int) -> None:
+        self.cancel = None
+        try:
+            self._redrive_on(command, before)
+        except LaminaError as problem:
+            self.say_seen(replies.error(problem))
+        if self.cancel is None:
+            self.answers.flush_soon(self)
+            self.work()
 
     def _refuse(self, command: c.Refusal) -> None:
         for name in command.queues:
@@ -320,7 +384,7 @@ class Connection(Client):
         self.cancel = cancel
         try:
             self.engine.expect_job(waiter)
-        except LaminaError:
+        except (LaminaError, MustWait):
             self.give_up()
             raise
 
@@ -441,6 +505,11 @@ class Connection(Client):
     def _inspect_queue_views(self, command: c.InspectQueueViews) -> None:
         names = readable(self.user, sorted(self.engine.state.queues))[command.offset : command.offset + command.limit]
         self.say_seen(views.queues(self.engine, names))
+
+
+def _cannot_be_cancelled() -> bool:
+    """It is done in any case."""
+    return False
 
 
 def _leased(command: c.Lease, jobs: Sequence[Job]) -> bytes:
