@@ -2,7 +2,7 @@
 from lamina.engines cimport _journal as journals
 
 cdef class Logged:
-    cdef public object log, clock, lock, reserve, refusal
+    cdef public object log, clock, lock, reserve, refusal, unready
     cdef public long rebuilds
     cdef public journals.Journal journal
     cdef object __weakref__

@@ -28,6 +28,8 @@ class Logged:
         self.journal = Journal(log, clock)
         self.refusal: StorageError | None = None
         """The log refused records that the state has, and a loop found out: whoever may wait takes them back."""
+        self.unready: StorageError | None = None
+        """A record was tried for a loop, and is refused as well."""
         self.reserve: Reserve | None = None
         """Room for what has to go on when the disk is full."""
         self.rebuilds = 0
@@ -50,6 +52,9 @@ class Logged:
                 raise self.refusal.with_traceback(None)
             self.push()
         elif self.journal.is_careful:
+            if self.unready is not None and loops.is_at_once():
+                error, self.unready = self.unready, None
+                raise error.with_traceback(None)
             loops.must_wait()
         try:
             return self.journal.append(record, before)

@@ -357,14 +357,17 @@ class JobEngine(logged.Logged):
     def be_ready(self) -> None:
         """Wait until a loop can go on: nobody has the engine, what was refused is taken back, the log takes records.
 
-        Raises: StorageError if it does not.
+        If it takes none, whoever wants to write next on the loop is told why.
         """
         with self.lock:
             if self.refusal is not None:
                 with suppress(StorageError):
                     self.push()
-            if self.journal.is_careful:  # it takes the end of a job that never was
-                self._append(codec.encode_plain(codec.EXPIRE, bytes(16)))
+            if self.journal.is_careful:
+                try:  # it takes the end of a job that never was
+                    self._append(codec.encode_plain(codec.EXPIRE, bytes(16)))
+                except StorageError as error:
+                    self.unready = error
 
     def world_ns(self) -> int:
         """What scheduled times are given in."""

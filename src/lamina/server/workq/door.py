@@ -276,11 +276,9 @@ class Connection(Client):
         problem = ready.exception()
         if self.transport is None:
             return
-        if isinstance(problem, LaminaError):
-            self.say_seen(replies.error(problem))
+        if problem is not None:
+            self.say_seen(replies.error(problem) if isinstance(problem, LaminaError) else replies.BROKEN)
             self.answers.flush_soon(self)
-        elif problem is not None:
-            raise problem
         else:
             self.backlog.appendleft(command)
         self.work()

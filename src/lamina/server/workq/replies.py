@@ -21,6 +21,7 @@ NOT_ALLOWED = b"-CLIENT-ERROR Permission denied\r\n"
 TOO_LATE = b"-CLIENT-ERROR Authentication took too long\r\n"
 TOO_MUCH = b"-CLIENT-ERROR Authentication required, too much was sent before it\r\n"
 TOO_MANY_STRANGERS = b"-SERVER-ERROR Too many connections that are not authenticated\r\n"
+BROKEN = b"-SERVER-ERROR internal error: the command failed, see the log of the server\r\n"
 TOO_MANY = b"-SERVER-ERROR Too many connections\r\n"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
