@@ -326,7 +326,7 @@ async def test_answers_keep_their_order_when_the_log_fails() -> None:
     lab.engine.log.run_round()  # type: ignore[union-attr]
     connection.data_received(b"nonsense\r\n")
     door.answers._flush()
-    await asyncio.sleep(0.05)
+    await until(lambda: line.sent.count(b"\n") == 2)
     assert line.sent == READ_ONLY + b"-CLIENT-ERROR Unknown command\r\n"
 
 
