@@ -292,7 +292,7 @@ async def test_jobs_with_a_key_in_common_follow_each_other_and_others_do_not_wai
     workers.run([b"b"], lambda: work("b"), lambda result, problem: told.append(problem))
     workers.run([b"c"], lambda: work("c"), lambda result, problem: told.append(problem))
     workers.run([], lambda: work("none"), lambda result, problem: told.append(problem))
-    await until(lambda: len(order) == 2)
+    await until(lambda: workers.done == 2)
     assert set(order) == {"c", "none"} and set(workers.taken) == {b"a", b"b"}
     may_go.set()
     await workers.all_done()
