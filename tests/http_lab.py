@@ -19,7 +19,7 @@ import re
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -33,6 +33,7 @@ from lamina.addresses import Address
 from lamina.cli.serve_settings import to_settings
 from lamina.client.connecting import Remote, connect
 from lamina.config import Given, load
+from lamina.log.teardown import Teardown
 from lamina.server import houses
 from lamina.server.app import _keep_history
 from lamina.server.audit import Audit, Entry
@@ -133,7 +134,7 @@ class HttpLab:
     # -- its life ------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> HttpLab:
-        self._opened = ExitStack()
+        self._opened = Teardown("the lab")
         try:
             self._open()
         except BaseException:
@@ -160,25 +161,25 @@ class HttpLab:
         self.gate = Gate(str(self.folder))
         self.inside = Inside(self.life, self.gate, data=str(self.folder), config=lambda: self.config)
         self._doors, self._http = LoopThread(), LoopThread()
-        opened.callback(self._doors.close)
+        opened.later(self._doors.close)
         served = [
-            opened.enter_context(houses.jobs(settings.jobs, self.inside)),
-            opened.enter_context(houses.topics(settings.topics, self.inside)),
+            opened.enter(houses.jobs(settings.jobs, self.inside)),
+            opened.enter(houses.topics(settings.topics, self.inside)),
         ]
         self.audit = self.inside.audit = Audit(str(self.folder))
-        opened.callback(self.audit.close)
+        opened.later(self.audit.close)
         _keep_history(self.inside, str(self.folder), opened)
         self.inside.looking = Looking(self.inside)  # it looks when a test says so
         listeners = [Listener(Address.parse(f"{HOST}:0")) for _ in served]
         self.ports = [int(each.shown.rpartition(":")[2]) for each in listeners]
         doors = self._doors.run(self._open_doors(served, listeners))
-        opened.callback(lambda: self._doors.run(self._close_doors(doors, listeners)))
+        opened.later(lambda: self._doors.run(self._close_doors(doors, listeners)))
         self.life.ready()
         self.site: Site = site(self.inside, is_loopback=self._is_loopback)
         self.app = build(self.life, self.site)
-        opened.callback(self._http.close)
-        self.workq = opened.enter_context(Client(self.ports[0]))
-        self.wire = opened.enter_context(Wire(self.ports[1]))
+        opened.later(self._http.close)
+        self.workq = opened.enter(Client(self.ports[0]))
+        self.wire = opened.enter(Wire(self.ports[1]))
         # Only then: one that is still being let in when its listener closes is lost by asyncio, with its socket.
         wait_until(lambda: all(self.on_loop(lambda: [bool(door.connections) for door in doors])))
 

@@ -9,12 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, overload
 
 from lamina.clock import Clock
-from lamina.errors import BadName, BadOption, LaminaError, LogClosed
+from lamina.errors import BadName, BadOption, LogClosed
 from lamina.log import folders, mark
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.options import LogOptions
+from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
 
 if TYPE_CHECKING:
@@ -118,15 +119,19 @@ class Data:
                 from lamina.log.naming import RESERVE
                 from lamina.log.reserve import Reserve
 
-                engine = JobEngine.open(
-                    join(self.folder, "jobs"),
-                    options=self._jobs_options,
-                    files=self._files,
-                    clock=self._clock,
-                    committer=self._committer,
-                )
-                engine.reserve = Reserve(self._files, join(engine.folder or "", RESERVE), engine.clock)
-                self._jobs = Jobs(engine)
+                folder = join(self.folder, "jobs")
+                with Teardown(folder) as teardown:
+                    engine = JobEngine.open(
+                        folder,
+                        options=self._jobs_options,
+                        files=self._files,
+                        clock=self._clock,
+                        committer=self._committer,
+                    )
+                    teardown.later(engine.close)
+                    engine.reserve = Reserve(self._files, join(folder, RESERVE), engine.clock)
+                    self._jobs = Jobs(engine)
+                    teardown.cancel()
             return self._jobs
 
     @property
@@ -144,15 +149,19 @@ class Data:
                 from lamina.log.reserve import Reserve
 
                 retentions = Retentions.parse(f"{pattern}={limits}" for pattern, limits in self._retention.items())
-                topics = Topics.open(
-                    join(self.folder, "topics"),
-                    options=self._topics_options,
-                    files=self._files,
-                    clock=self._clock,
-                    committer=self._committer,
-                )
-                topics.reserve = Reserve(self._files, join(topics.folder, RESERVE), topics.clock)
-                self._topics = TopicFolder(topics, retentions)
+                folder = join(self.folder, "topics")
+                with Teardown(folder) as teardown:
+                    topics = Topics.open(
+                        folder,
+                        options=self._topics_options,
+                        files=self._files,
+                        clock=self._clock,
+                        committer=self._committer,
+                    )
+                    teardown.later(topics.close)
+                    topics.reserve = Reserve(self._files, join(folder, RESERVE), topics.clock)
+                    self._topics = TopicFolder(topics, retentions)
+                    teardown.cancel()
             return self._topics
 
     @overload
@@ -187,16 +196,20 @@ class Data:
                 from lamina.log.naming import RESERVE
                 from lamina.log.reserve import Reserve
 
-                engine = open_engine(
-                    join(self.folder, "queues"),
-                    options=self._queue_options,
-                    log=self._queue_log_options,
-                    files=self._files,
-                    clock=self._clock,
-                    committer=self._committer,
-                )
-                engine.use_reserve(Reserve(self._files, join(engine.folder, RESERVE), engine.clock))
-                self._queues = Queues(engine)
+                folder = join(self.folder, "queues")
+                with Teardown(folder) as teardown:
+                    engine = open_engine(
+                        folder,
+                        options=self._queue_options,
+                        log=self._queue_log_options,
+                        files=self._files,
+                        clock=self._clock,
+                        committer=self._committer,
+                    )
+                    teardown.later(engine.close)
+                    engine.use_reserve(Reserve(self._files, join(folder, RESERVE), engine.clock))
+                    self._queues = Queues(engine)
+                    teardown.cancel()
             return self._queues
 
     def queue(self, id: str, key: Key | None = None) -> HeldQueue:
@@ -240,21 +253,15 @@ class Data:
             raise LogClosed(f"{self.folder}: the data folder is closed", hint="open it again")
 
     def close(self) -> None:
-        """Close everything in order. Raises: the first error, after all was closed."""
-        errors = []
-        with self._lock:
+        """Close everything in order. Raises: the first error, after all was closed; others are logged."""
+        with self._lock, Teardown(self.folder) as teardown:
             self._is_closed = True
             engines = [engine for engine in (self._jobs, self._topics, self._queues, self._store) if engine is not None]
             for one in [*self._logs.values(), *engines]:
-                try:
-                    one.close()
-                except LaminaError as error:
-                    errors.append(error)
+                teardown.step(one.close)
             self._logs.clear()
             self._jobs = self._topics = self._queues = self._store = None
-        self._committer.stop()
-        if errors:
-            raise errors[0]
+            teardown.step(self._committer.stop)
 
     def __enter__(self) -> Data:
         return self

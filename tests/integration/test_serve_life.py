@@ -177,6 +177,47 @@ def test_a_lease_goes_on_over_an_orderly_restart(tmp_path: Path) -> None:
         assert worker.complete(1, b"done") == b"+OK"
 
 
+_WITH_A_MISTAKE = """
+import sys
+from lamina.cli.main import main
+from lamina.log.tail import Tail
+
+def close_in_order(self, last_stamp):
+    if self._folder.endswith(("topics/broken", "topics/worse")):
+        raise OverflowError("int too large to convert")
+    original(self, last_stamp)
+
+original, Tail.close_in_order = Tail.close_in_order, close_in_order
+main()
+"""
+
+
+def test_one_topic_that_cannot_be_closed_is_told_in_a_line_and_all_else_is_closed_in_order(tmp_path: Path) -> None:
+    data, topics = tmp_path / "data", ("broken", "whole", "worse")
+    server = Serving(tmp_path, "--data", data, *FREE)
+    server._words = [sys.executable, "-c", _WITH_A_MISTAKE, *server._words[1:]]
+    with server, server.client() as worker:
+        assert worker.ask(add(1)) == b"+OK"
+        with redis.Redis(HOST, server.port_of("resp")) as client:
+            for name in topics:
+                client.xadd(name, {"f": "v"})
+        server.signal(signal.SIGTERM)
+        assert "lamina: stopped (SIGTERM) in " in server.rest()
+        assert server._process.wait(START_S) == _EXIT_ERROR
+        told = server.complaints()
+    assert "Traceback" not in told
+    for name in ("broken", "worse"):
+        (line,) = [line for line in told.splitlines() if f"topics/{name}" in line]
+        assert "int too large to convert" in line
+    assert len([line for line in told.splitlines() if line.startswith("error storage: ")]) == 1
+    with lamina.open(data) as opened:
+        assert opened.jobs.engine.log.report.was_clean  # type: ignore[union-attr]
+        for name in topics:
+            topic = opened.topics.engine.get_or_make(name.encode())
+            assert topic.log.report.was_clean is (name == "whole")  # type: ignore[union-attr]
+            assert topic.state.length == 1
+
+
 def test_systemd_is_told_when_it_is_ready_reloads_and_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.settimeout(START_S)

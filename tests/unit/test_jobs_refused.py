@@ -130,7 +130,7 @@ async def test_what_follows_a_refused_record_is_refused_too_until_the_state_is_r
     second.data_received(add(2))
     lab.full_once()
     lab.engine.log.run_round()  # type: ignore[union-attr]  # another thread's
-    await asyncio.sleep(0.01)
+    await until(lambda: first_line.sent and second_line.sent)
     assert (first_line.sent, second_line.sent) == (FULL, FULL)
     assert not lab.engine.state.jobs and not lab.after_restart().state.jobs
     first.data_received(add(1))

@@ -15,6 +15,7 @@ from lamina.errors import DiskFull, LaminaError, LogClosed, StorageError
 from lamina.log.positions import Position
 from lamina.log.reserve import Reserve
 from lamina.log.sync import Level
+from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
 
 
@@ -144,14 +145,21 @@ class Logged:
             return Position(self.journal.newest) if self.journal.newest else self.log.written
 
     def all_written(self) -> Position:
-        """Up to where the log has all that the state had. Raises: StorageError if some of it was refused."""
+        """Up to where the log has all that the state had. Raises: the error that kept some of it out."""
         self.push()
         if isinstance(self.log, Log):
             self.log.run_round(may_sync=False)
-            if self.log.is_broken_off:
-                self.undo_refused(StorageError("records were refused"))
-                raise StorageError("records were refused meanwhile", hint="it is tried again")
+            error = self.log.broken_off
+            if error is not None:
+                self.undo_refused(error)
+                raise error.with_traceback(None)
         return self.log.written
+
+    def close_log(self, teardown: Teardown) -> None:
+        """Steps of closing: write and sync everything, and let the log go. What kept records out of it is raised."""
+        if not isinstance(self.log, Log) or not isinstance(self.log.failure, LogClosed):
+            teardown.step(self.all_written)
+            teardown.step(self.log.close)
 
     def undo_refused(self, error: LaminaError) -> None:
         """Records were refused that the state already has: build it again from what the log has."""

@@ -16,6 +16,7 @@ from lamina.log.options import LogOptions
 from lamina.log.reader import Reader
 from lamina.log.recovery import Recovered, RecoveryReport, recover
 from lamina.log.tail import Tail
+from lamina.log.teardown import Teardown
 
 if TYPE_CHECKING:
     from lamina.log.writer import Log
@@ -30,22 +31,32 @@ def become_writer(
         files.make_folder(folder)
     except OSError as error:
         raise from_os(error, "make the folder", folder) from error
-    held = lock.take(files, folder, family.lock_name)
-    try:
+    with Teardown(folder) as teardown:
+        held = lock.take(files, folder, family.lock_name)
+        teardown.later(held.release)
         if salvage:
             from lamina.log.repair import repair_held
 
             repair_held(files, folder, clock, options.max_payload)
         recovered = recover(files, folder, family, format, clock, options.max_payload)
-        return held, recovered, Tail(folder, files, clock, options, family, format, recovered)
-    except BaseException:
-        held.release()
-        raise
+        tail = Tail(folder, files, clock, options, family, format, recovered)
+        teardown.cancel()
+    return held, recovered, tail
 
 
 def reader_of(folder: str, files: Files, options: LogOptions, family: Family) -> Callable[[Log], Reader]:
     """What reads a log that is being written, once there is one."""
     return lambda log: Reader(folder, family=family, files=files, live=log, max_payload=options.max_payload)
+
+
+def made(make: Callable[[], Log], folder: str, held: FolderLock, tail: Tail) -> Log:
+    """The log, now that there is all it needs; else the folder is let go."""
+    with Teardown(folder) as teardown:
+        teardown.later(held.release)
+        teardown.later(tail.abandon)
+        log = make()
+        teardown.cancel()
+    return log
 
 
 def start(
@@ -74,7 +85,9 @@ def start(
     recovered.index.last = recovered.index.last_data = last
     tail = Tail(folder, files, clock, options, family, format, recovered)
     tail.begin(name)
-    owns = committer is None and threaded
-    committer = Committer() if owns else committer
     reader = reader_of(folder, files, options, family)
-    return cls(tail, reader, held, clock, options, format, recovered, committer, owns_committer=owns)
+
+    def make() -> Log:
+        return cls(tail, reader, held, clock, options, format, recovered, committer, threaded=threaded)
+
+    return made(make, folder, held, tail)

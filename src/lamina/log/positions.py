@@ -15,6 +15,9 @@ Position = NewType("Position", int)
 """Where a record is in its log: its time, in nanoseconds since 1970."""
 
 
+LEVEL_OR_NONE = (Level, type(None))
+
+
 class Positions:
     """What a log has appended, written and synced. Numbers only: reading one needs no lock."""
 
@@ -54,6 +57,11 @@ class Positions:
         """Records were refused, and nothing more is taken by ``append_at`` until its engine says ``go_on``."""
         return self._broken_off is not None
 
+    @property
+    def broken_off(self) -> LaminaError | None:
+        """Why, then."""
+        return self._broken_off
+
     def break_off(self, first: int, last: int, error: BaseException) -> None:
         """These records are not in the log, and what comes later may build on them."""
         with self._state:
@@ -69,6 +77,15 @@ class Positions:
     def go_on(self) -> None:
         """The engine has taken back what was refused."""
         self._broken_off = None
+
+    def _level(self, level: Level | None) -> Level:
+        if not isinstance(level, LEVEL_OR_NONE):
+            raise TypeError(f"{level!r} is no Level; give Level.WRITTEN or Level.SYNCED")
+        return self.options.sync.level if level is None else level
+
+    def _has_surely_reached(self, position: int, level: Level) -> bool:
+        """Without the lock: both positions only ever grow, and a refusal is noted before they pass it."""
+        return position <= (self._synced if level is Level.SYNCED else self._written) and not self._refused
 
     def _position_of(self, level: Level) -> int:
         return self._synced if level is Level.SYNCED else self._written

@@ -11,6 +11,7 @@ from lamina.log.formats import Format, identify
 from lamina.log.index import Index
 from lamina.log.naming import FileName
 from lamina.log.scan import HEADER_SIZE
+from lamina.log.teardown import Teardown
 
 
 def open_for_reading(files: Files, folder: str, name: str) -> File:
@@ -79,17 +80,16 @@ class ActiveSegment:
     def create(cls, files: Files, folder: str, name: FileName, format: Format) -> ActiveSegment:
         """Make the file and write its header. A failure leaves no file behind. Raises: OSError."""
         path = join(folder, name.name)
-        file = files.create(path)
-        try:
+        with Teardown(path) as teardown:
+            file = files.create(path)
+            teardown.later(lambda: files.remove(path))
+            teardown.later(file.close)
             taken = file.append([format.header])
             if taken != HEADER_SIZE:
                 raise OSError(errno.ENOSPC, "no room for the header", path)
-        except OSError:
-            file.close()
-            files.remove(path)
-            raise
-        segment = cls(name, file, Index())
-        segment.synced_bytes = 0
+            segment = cls(name, file, Index())
+            segment.synced_bytes = 0
+            teardown.cancel()
         return segment
 
     @property

@@ -24,6 +24,7 @@ from lamina.log.options import LogOptions
 from lamina.log.recovery import Recovered
 from lamina.log.segment import ActiveSegment, AppendFailed
 from lamina.log.sync import Level
+from lamina.log.teardown import Teardown
 
 _KEPT_PER_SEGMENT: Final = 8  # how often the index of a growing file is kept: a kill leaves an eighth to scan
 _MOST_AT_ONCE: Final = 1 << 20  # bytes that a loop writes
@@ -202,8 +203,8 @@ class Tail:
 
     def _drop(self, segment: ActiveSegment) -> None:
         """Take away a file that holds no record."""
-        segment.file.close()
         self._active, self._newest = None, self._sealed
+        segment.file.close()
         try:
             self._files.remove(segment.file.path)
         except OSError as error:
@@ -226,9 +227,9 @@ class Tail:
                 raise from_os(error, "start a new file in", self._folder) from error
             self.stats.failed_rotations += 1
             return segment  # no room or no handle for a new file: the current one goes on
+        self._active, self._was_begun = created, False
         if segment is not None:
             self._close_sealed(segment)
-        self._active, self._was_begun = created, False
         return created
 
     def has_room(self, size: int) -> bool:
@@ -254,11 +255,12 @@ class Tail:
         """Make the name of a new file safe. Raises: OSError, then it is gone again; LogFailed."""
         try:
             self._files.sync_folder(self._folder)
-        except OSError as error:
+        except BaseException as error:
             segment.file.close()
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise self._failed("sync the folder", error) from error
-            self._files.remove(segment.file.path)  # nothing was synced yet, only the folder could not be opened
+            if isinstance(error, OSError):
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise self._failed("sync the folder", error) from error
+                self._files.remove(segment.file.path)  # nothing was synced yet, only the folder could not be opened
             raise
         self._newest = segment.name
         self._index_kept = segment.size
@@ -275,12 +277,11 @@ class Tail:
         self.sync()
         try:
             segment = self._make(self._next_name(self.synced) if name is None else name)
-            try:
+            with Teardown(segment.file.path) as teardown:
+                teardown.later(lambda: self._files.remove(segment.file.path))
+                teardown.later(segment.file.close)
                 self._write_head(segment)
-            except OSError:
-                segment.file.close()
-                self._files.remove(segment.file.path)
-                raise
+                teardown.cancel()
             self._name_in_folder(segment)
         except OSError as error:
             raise from_os(error, "start a new file in", self._folder) from error
@@ -395,10 +396,11 @@ class Tail:
 
     def abandon(self) -> None:
         """Let the file go as it is."""
-        self.stats.measured.forget(self.stats)
-        if self._active is not None:
-            self._active.file.close()
-            self._active = None
+        segment, self._active = self._active, None
+        with Teardown(self._folder) as teardown:
+            teardown.step(lambda: self.stats.measured.forget(self.stats))
+            if segment is not None:
+                teardown.step(segment.file.close)
 
     def _failed(self, action: str, cause: OSError) -> LogFailed:
         place = self._active.file.path if self._active else self._folder

@@ -10,6 +10,7 @@ stamp before each call is left free for the watermark that may have to stand the
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 
@@ -22,18 +23,19 @@ from lamina.log.files.real import RealFiles
 from lamina.log.formats import PLAIN, Format
 from lamina.log.frame import LAST_TIME
 from lamina.log.naming import NUMBERED, Family, FileName
-from lamina.log.opening import become_writer, reader_of, start
+from lamina.log.opening import become_writer, made, reader_of, start
 from lamina.log.options import LogOptions
-from lamina.log.positions import Position, Positions
+from lamina.log.positions import LEVEL_OR_NONE, Position, Positions
 from lamina.log.reader import Reader
 from lamina.log.recovery import Recovered
 from lamina.log.sync import Level, Sync
 from lamina.log.tail import Call, LogStats, Tail
+from lamina.log.teardown import Teardown
 from lamina.units import MIB, show_time
 
-_LEVEL_OR_NONE = (Level, type(None))
 _LARGEST_SPARE = 4  # a gather buffer that huge calls made larger than this many times its size is given back
 _LINGER_S = 0.001  # how long a record nobody waits for may gather company before it is written
+logger = logging.getLogger("lamina.log")
 
 
 class Log(Positions):
@@ -53,7 +55,7 @@ class Log(Positions):
         recovered: Recovered,
         committer: Committer | None,
         *,
-        owns_committer: bool,
+        threaded: bool,
     ) -> None:
         """Use ``Log.open``."""
         super().__init__(options, recovered.index)
@@ -64,8 +66,8 @@ class Log(Positions):
         self._clock = clock
         self._tail = tail
         self._held = held
-        self._committer = committer
-        self._owns_committer = owns_committer
+        self._owns_committer = committer is None and threaded
+        self._committer = Committer() if self._owns_committer else committer
         self._commit = threading.Lock()
 
         # Appends gather in one buffer while a round writes the other: no memory is asked for on the way.
@@ -105,10 +107,9 @@ class Log(Positions):
         files = RealFiles() if files is None else files
         clock, options = clock or SystemClock(), options or LogOptions()
         held, recovered, tail = become_writer(folder, files, clock, options, family, format, salvage=salvage)
-        owns = committer is None and threaded
-        committer = Committer() if owns else committer
         reader = reader_of(folder, files, options, family)
-        return cls(tail, reader, held, clock, options, format, recovered, committer, owns_committer=owns)
+        parts = (tail, reader, held, clock, options, format, recovered, committer)
+        return made(lambda: cls(*parts, threaded=threaded), folder, held, tail)
 
     start = classmethod(start)
 
@@ -132,7 +133,7 @@ class Log(Positions):
             DiskFull, DiskError, LogFailed.
         """
         policy = self.options.sync if sync is None else sync
-        if not isinstance(policy, Sync) or not isinstance(until, _LEVEL_OR_NONE):
+        if not isinstance(policy, Sync) or not isinstance(until, LEVEL_OR_NONE):
             raise TypeError("until takes a Level (Level.SYNCED), sync a policy (ALWAYS)")
         with self._state:
             if self._failure is not None:
@@ -267,15 +268,6 @@ class Log(Positions):
         else:
             self._committer.nudge(self)
         await waiter.future
-
-    def _level(self, level: Level | None) -> Level:
-        if not isinstance(level, _LEVEL_OR_NONE):
-            raise TypeError(f"{level!r} is no Level; give Level.WRITTEN or Level.SYNCED")
-        return self.options.sync.level if level is None else level
-
-    def _has_surely_reached(self, position: int, level: Level) -> bool:
-        """Without the lock: both positions only ever grow, and a refusal is noted before they pass it."""
-        return position <= (self._synced if level is Level.SYNCED else self._written) and not self._refused
 
     def _has_reached(self, position: int, level: Level) -> bool:
         """Holds ``_state``. Raises: the error of a position that never will."""
@@ -472,29 +464,37 @@ class Log(Positions):
 
         Raises: what kept records out of the log; the folder is let go all the same.
         """
-        if self._committer is not None:
-            self._committer.forget(self)
-        try:
+        folder, committer = self.reader.folder, self._committer
+        with Teardown(folder) as teardown:
+            if committer is not None:
+                teardown.step(lambda: committer.forget(self))
+                if self._owns_committer:  # without the lock: its thread may just be waiting for it
+                    teardown.later(committer.stop)
             with self._commit:
                 if isinstance(self._failure, LogClosed):
                     return
-                had_failed = self._failure is not None
-                try:
-                    self._round()
-                    error = self._failure or self._round_error
-                    if self._failure is None:
-                        self._tail.close_in_order(self._last_stamp)
-                    self._publish()
-                finally:
-                    self._tail.abandon()
-                    self._fail(LogClosed(f"{self.reader.folder}: the log is closed", hint="open it again"))
-                    self._held.release()
-        finally:
-            # Without the lock: the thread may just be waiting for it, and would never end.
-            if self._committer is not None and self._owns_committer:
-                self._committer.stop()
-        if error is not None and not had_failed:
-            raise error.with_traceback(None)
+                self._end_in_order(teardown)
+                teardown.step(self._publish)
+                teardown.step(self._tail.abandon)
+                teardown.step(lambda: self._fail(LogClosed(f"{folder}: the log is closed", hint="open it again")))
+                teardown.step(self._held.release)
+
+    def _end_in_order(self, teardown: Teardown) -> None:
+        had_failed = self._failure
+        teardown.step(self._last_round)
+        if had_failed is not None:  # told to those who wrote
+            logger.warning("%s: closed as it is, for it had failed: %s", self.reader.folder, had_failed)
+        elif (refusal := self._failure or self._round_error) is not None:
+            teardown.add(refusal.with_traceback(None))
+        if self._failure is None:
+            teardown.step(lambda: self._tail.close_in_order(self._last_stamp))
+
+    def _last_round(self) -> None:
+        try:
+            self._round()
+        except Exception:
+            if self._failure is None:  # which says what went wrong
+                raise
 
     def __enter__(self) -> Log:
         return self

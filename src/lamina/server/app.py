@@ -18,13 +18,14 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lamina.addresses import Address as Address
 from lamina.errors import BadOption, DiskError, LaminaError, MissingExtra
 from lamina.log import mark
 from lamina.log.files.real import RealFiles
+from lamina.log.teardown import Teardown
 from lamina.server import handles, houses, notifying, restored
 from lamina.server.houses import Served
 from lamina.server.inside import Inside
@@ -69,14 +70,14 @@ def serve(settings: Settings, say: Say, reload: Callable[[], Reloaded] | None = 
     signals = Signals()
     with signals.taken():
         try:
-            with ExitStack() as opened:
+            with Teardown("the server") as opened:
                 _live(settings, say, reload, signals, opened)
         except StopAsked:
             say(f"lamina: {signals.name} while restoring: given up, the next start begins anew")
 
 
 def _live(
-    settings: Settings, say: Say, reload: Callable[[], Reloaded] | None, signals: Signals, opened: ExitStack
+    settings: Settings, say: Say, reload: Callable[[], Reloaded] | None, signals: Signals, opened: Teardown
 ) -> None:
     files = RealFiles()
     is_marked = settings.data is None or mark.check(files, settings.data)
@@ -90,12 +91,12 @@ def _live(
     for engine in (settings.jobs, settings.topics):
         if engine is not None:
             listeners.append(Listener(engine.at))
-            opened.callback(listeners[-1].close)
+            opened.later(listeners[-1].close)
     check_free(files, (folder for _, folder in _folders(settings)))
     # Before the engines, so that it is the last to close: who watches sees how far they are, and the server stop.
     http = _open_http(settings.http, inside, tls, opened)
     running = Running(listeners, tls, inside, signals)
-    opened.callback(running.say_stopped, say)  # behind the engines' closing
+    opened.later(partial(running.say_stopped, say))  # behind the engines' closing
     notifying.notify("STATUS=restoring")
     with told_often(life):
         served = _open_engines(settings, inside, opened)
@@ -128,7 +129,7 @@ def _addresses(settings: Settings) -> list[tuple[str, str]]:
     return [(name, str(door.at)) for name, door in doors if door is not None]
 
 
-def _open_audit(inside: Inside, data: str, opened: ExitStack) -> None:
+def _open_audit(inside: Inside, data: str, opened: Teardown) -> None:
     """Without it nothing can be changed over HTTP, and all else goes on."""
     from lamina.server.audit import Audit
 
@@ -141,39 +142,39 @@ def _open_audit(inside: Inside, data: str, opened: ExitStack) -> None:
     except LaminaError as error:
         logger.warning("no audit log, so that nothing can be changed over HTTP: %s", error)
     else:
-        opened.callback(close)
+        opened.later(close)
 
 
-def _keep_history(inside: Inside, data: str | None, opened: ExitStack) -> None:
+def _keep_history(inside: Inside, data: str | None, opened: Teardown) -> None:
     """Until the doors are closed: what is noted then is of engines that are still open."""
     from lamina.server import measures
     from lamina.server.history import History, Sampler
 
     history, measured = History(data), measures.of(inside)
-    measured.continue_from(history.last_counters())
-    inside.history = history
-    sampler = Sampler(history, lambda: measures.vitals(inside), measured.counters)
 
     def close() -> None:
-        sampler.stop()
         inside.history = None
         history.close()
 
-    opened.callback(close)
+    opened.later(close)
+    measured.continue_from(history.last_counters())
+    inside.history = history
+    sampler = Sampler(history, lambda: measures.vitals(inside), measured.counters)
     sampler.start()
+    opened.later(sampler.stop)
 
 
-def _look_around(inside: Inside, opened: ExitStack) -> None:
+def _look_around(inside: Inside, opened: Teardown) -> None:
     """Find out how it is with what nobody uses, from when the server is ready until it stops."""
     from lamina.server.looking import Looking
 
     looking = inside.looking = Looking(inside)
-    opened.callback(looking.stop)
+    opened.later(looking.stop)
     looking.start()
 
 
 def _open_http(
-    settings: HttpSettings | None, inside: Inside, tls: ssl.SSLContext | None, opened: ExitStack
+    settings: HttpSettings | None, inside: Inside, tls: ssl.SSLContext | None, opened: Teardown
 ) -> list[str]:
     """Gives what to show of it: nothing where it is not open."""
     if settings is None:
@@ -194,19 +195,19 @@ def _open_http(
             raise
         logger.warning("no HTTP door: %s", error)
         return []
-    opened.callback(door.close)
+    opened.later(door.close)
     door.start()
     return [f"http on {door.shown}"]
 
 
-def _open_engines(settings: Settings, inside: Inside, opened: ExitStack) -> list[Served]:
+def _open_engines(settings: Settings, inside: Inside, opened: Teardown) -> list[Served]:
     for name, folder in _folders(settings):
         inside.life.expect(name, 0 if name == "topics" else _size(folder))  # a topic is read when it is first used
     served = []
     if settings.jobs is not None:
-        served.append(opened.enter_context(houses.jobs(settings.jobs, inside)))
+        served.append(opened.enter(houses.jobs(settings.jobs, inside)))
     if settings.topics is not None:
-        served.append(opened.enter_context(houses.topics(settings.topics, inside)))
+        served.append(opened.enter(houses.topics(settings.topics, inside)))
     return served
 
 
@@ -266,15 +267,18 @@ class Running:
             await stopped.wait()
         finally:
             self._stop_began = time.monotonic()
-            reload.end()
-            self._life.stopping(self._signals.name)
-            self._inside.closed()
-            notifying.notify(notifying.STOPPING, "STATUS=stopping")
-            for listener in self._listeners:
-                listener.stop()
-            await asyncio.gather(*(door.close() for door in doors))
-            for listener in self._listeners:
-                await listener.wait_closed()
+            with Teardown("the doors") as teardown:
+                teardown.step(reload.end)
+                teardown.step(partial(self._life.stopping, self._signals.name))
+                teardown.step(self._inside.closed)
+                teardown.step(partial(notifying.notify, notifying.STOPPING, "STATUS=stopping"))
+                for listener in self._listeners:
+                    teardown.step(listener.stop)
+                ended = await asyncio.gather(*(door.close() for door in doors), return_exceptions=True)
+                ended += await asyncio.gather(*(each.wait_closed() for each in self._listeners), return_exceptions=True)
+                for error in ended:
+                    if error is not None:
+                        teardown.add(error)
 
     def say_stopped(self, say: Say) -> None:
         """How it ended, in a line; nothing if it never began."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from lamina.addresses import Address
 from lamina.errors import JobError, StorageError
 from lamina.log.files import join
 from lamina.log.reserve import Reserve
+from lamina.log.teardown import Teardown
 from lamina.server import restored
 from lamina.server.inside import Inside
 from lamina.server.listening import Door
@@ -62,12 +64,17 @@ def jobs(settings: JobSettings, inside: Inside) -> Iterator[Served]:
     from lamina.server.workq.door import WorkqDoor
 
     life, gate = inside.life, inside.gate
-    with life.restoring("jobs") as told:
-        engine = JobEngine.open(settings.folder, options=settings.log, progress=told)
-        restored.tell_jobs(engine, told)
-    upkeep = Upkeep(engine, clean_ms=settings.clean_ms)
-    is_orderly = False  # a start that failed writes nothing on its way out: it may be tried again and again
-    try:
+    with Teardown("the jobs") as teardown:
+        with life.restoring("jobs") as told:
+            engine = JobEngine.open(settings.folder, options=settings.log, progress=told)
+            teardown.later(engine.close)
+            restored.tell_jobs(engine, told)
+        upkeep = Upkeep(engine, clean_ms=settings.clean_ms)
+        # A start that failed writes nothing on its way out: it may be tried again and again.
+        teardown.later(upkeep.checkpoint_at_stop, unless_failed=True)
+        if settings.returns_leases:
+            teardown.later(partial(_return_leases, engine), unless_failed=True)
+        teardown.later(upkeep.stop)
         if settings.folder is not None and settings.reserve_bytes:
             path = join(settings.folder, RESERVE)
             engine.reserve = Reserve(engine.files, path, engine.clock, settings.reserve_bytes)
@@ -75,7 +82,12 @@ def jobs(settings: JobSettings, inside: Inside) -> Iterator[Served]:
         restored.watch_room(life, "jobs", lambda: engine.reserve)
         life.sections[b"jobs"] = b"Jobs", of_jobs(engine)
         upkeep.start()
+
+        def forget() -> None:
+            inside.jobs = inside.jobs_upkeep = None
+
         inside.jobs, inside.jobs_upkeep = engine, upkeep
+        teardown.later(forget)
         kept = f"jobs in {settings.folder or 'memory only'}, sync {settings.log.sync}"
 
         def open_door(most: int) -> Door:
@@ -86,15 +98,6 @@ def jobs(settings: JobSettings, inside: Inside) -> Iterator[Served]:
                 upkeep.clean_every(new.jobs.clean_ms)
 
         yield Served("workq", settings.at, kept, _JOB_HANDLES, open_door, change)
-        is_orderly = True
-    finally:
-        inside.jobs = inside.jobs_upkeep = None
-        upkeep.stop()
-        if is_orderly:
-            if settings.returns_leases:
-                _return_leases(engine)
-            upkeep.checkpoint_at_stop()
-        engine.close()
 
 
 def _return_leases(engine: JobEngine) -> None:
@@ -133,19 +136,29 @@ def topics(settings: TopicSettings, inside: Inside) -> Iterator[Served]:
 
     life, gate = inside.life, inside.gate
     retentions = Retentions.parse(settings.retain)
-    committer = Committer()
-    with life.restoring("topics") as told:
-        opened = Topics.open(settings.folder, options=settings.log, committer=committer)
-        restored.tell_topics(opened, told)
-    upkeep = Upkeep(opened, retentions)
-    try:
+    with Teardown("the topics") as teardown:
+        committer = Committer()
+        teardown.later(committer.stop)
+        with life.restoring("topics") as told:
+            opened = Topics.open(settings.folder, options=settings.log, committer=committer)
+            teardown.later(opened.close)
+            restored.tell_topics(opened, told)
+        upkeep = Upkeep(opened, retentions)
+        teardown.later(upkeep.stop)
         if settings.reserve_bytes:
             path = join(settings.folder, RESERVE)
             opened.reserve = Reserve(opened.files, path, opened.clock, settings.reserve_bytes)
         restored.watch_topics(life, opened)
         restored.watch_room(life, "topics", lambda: opened.reserve)
         upkeep.start()
+
+        def forget() -> None:
+            inside.topics = inside.topics_upkeep = None
+
         inside.topics, inside.topics_upkeep = opened, upkeep
+        teardown.later(forget)
+        let_queues_in = teardown.enter(_queues(settings.queues, committer, inside))
+        let_store_in = teardown.enter(_store(settings.store, committer, inside))
 
         def open_door(most: int) -> Door:
             shown = Shown(
@@ -167,16 +180,7 @@ def topics(settings: TopicSettings, inside: Inside) -> Iterator[Served]:
                 upkeep.retentions = Retentions.parse(new.topics.retain)
                 _change_resp(new.topics, door)
 
-        with (
-            _queues(settings.queues, committer, inside) as let_queues_in,
-            _store(settings.store, committer, inside) as let_store_in,
-        ):
-            yield Served("resp", settings.at, _kept(settings), _handles(settings), open_door, change)
-    finally:
-        inside.topics = inside.topics_upkeep = None
-        upkeep.stop()
-        opened.close()
-        committer.stop()
+        yield Served("resp", settings.at, _kept(settings), _handles(settings), open_door, change)
 
 
 def _change_resp(new: TopicSettings, door: Door) -> None:
@@ -215,19 +219,21 @@ def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside
     from lamina.server.resp.queue_house import let_in
 
     given, life = settings, inside.life
-    with life.restoring("queues") as told:
-        engine = open_engine(
-            given.folder,
-            options=given.options,
-            log=given.log,
-            committer=committer,
-            force=given.force,
-            progress=told,
-        )
-        restored.tell_queues(engine, told)
-    upkeep = Upkeep(engine)
-    is_orderly = False
-    try:
+    with Teardown("the queues") as teardown:
+        with life.restoring("queues") as told:
+            engine = open_engine(
+                given.folder,
+                options=given.options,
+                log=given.log,
+                committer=committer,
+                force=given.force,
+                progress=told,
+            )
+            teardown.later(engine.close)
+            restored.tell_queues(engine, told)
+        upkeep = Upkeep(engine)
+        teardown.later(upkeep.dump_at_stop, unless_failed=True)
+        teardown.later(upkeep.stop)
         if given.reserve_bytes:
             path = join(given.folder, RESERVE)
             engine.use_reserve(Reserve(engine.files, path, engine.clock, given.reserve_bytes))
@@ -235,19 +241,14 @@ def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside
         restored.watch_room(life, "queues", lambda: engine.reserve)
         deliveries = Deliveries(engine)
         upkeep.start()
-        inside.queues, inside.queues_upkeep = deliveries, upkeep
 
+        def forget() -> None:
+            inside.queues = inside.queues_upkeep = None
+
+        inside.queues, inside.queues_upkeep = deliveries, upkeep
+        teardown.later(forget)
         password = None if given.password is None else given.password.encode()
         yield lambda house: let_in(house, deliveries, upkeep, password)
-        is_orderly = True
-    finally:
-        inside.queues = inside.queues_upkeep = None
-        try:
-            upkeep.stop()
-            if is_orderly:
-                upkeep.dump_at_stop()
-        finally:
-            engine.close()
 
 
 @contextmanager
@@ -264,13 +265,20 @@ def _store(settings: StoreSettings | None, committer: Committer, inside: Inside)
 
     folder, options, life = settings.folder, settings.options, inside.life
     stores: list[Store] = []
-    inside.find_store = lambda: stores[0] if stores else None
 
-    def open_store(progress: Callable[[int, int], None] = lambda done, total: None) -> Store:
-        stores.append(Store.open(folder, options=options, committer=committer, progress=progress))
-        return stores[0]
+    with Teardown("the store") as teardown:
 
-    try:
+        def open_store(progress: Callable[[int, int], None] = lambda done, total: None) -> Store:
+            stores.append(Store.open(folder, options=options, committer=committer, progress=progress))
+            return stores[0]
+
+        def close() -> None:
+            inside.find_store = lambda: None
+            for store in stores:
+                store.close()
+
+        inside.find_store = lambda: stores[0] if stores else None
+        teardown.later(close)
         with life.restoring("store") as told:
             if Path(folder).is_dir():
                 restored.tell_store(open_store(told), told)
@@ -284,7 +292,3 @@ def _store(settings: StoreSettings | None, committer: Committer, inside: Inside)
             let_in(house, open_store, stores[0] if stores else None)
 
         yield serve_it
-    finally:
-        inside.find_store = lambda: None
-        for store in stores:
-            store.close()

@@ -11,11 +11,12 @@ import contextlib
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Protocol, cast
 
 from lamina.addresses import Address
 from lamina.errors import BadOption, DiskError
+from lamina.log.teardown import Teardown
 from lamina.server.client import Client
 from lamina.server.security.tls import HANDSHAKE_S
 from lamina.server.socket_file import SocketFile
@@ -32,6 +33,18 @@ class Door(Protocol):
     def __call__(self) -> Client: ...
 
     async def close(self) -> None: ...
+
+
+async def hang_up_on_all(connections: Collection[Client], settled: Awaitable[None], teardown: Teardown) -> None:
+    """Steps of closing a door: clients run nothing more, what they are owed goes out (``settled``), then they go."""
+    for connection in list(connections):
+        teardown.step(connection.stop)
+    try:
+        await settled
+    except BaseException as error:
+        teardown.add(error)
+    for connection in list(connections):
+        teardown.step(connection.hang_up)
 
 
 class Listener:
@@ -85,10 +98,11 @@ class Listener:
 
     def close(self) -> None:
         """Let go of the address."""
-        for each in self._sockets:
-            each.close()
-        if self._file is not None:
-            self._file.close()
+        with Teardown(str(self.at)) as teardown:
+            for each in self._sockets:
+                teardown.step(each.close)
+            if self._file is not None:
+                teardown.step(self._file.close)
 
 
 def _bound(at: Address) -> list[socket.socket]:

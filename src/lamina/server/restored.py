@@ -111,11 +111,9 @@ def watch_topics(life: Life, topics: Topics) -> None:
 
     def ask() -> str | None:
         for name, topic in topics.opened():
-            groups = topic.opened_groups
-            for log in (topic.log, None if groups is None else groups.log):
-                failure = log.failure if isinstance(log, Log) else None
-                if failure is not None and not isinstance(failure, LogClosed):
-                    return f"{name.decode(errors='replace')}: {failure}"
+            failure = topic.failure
+            if failure is not None and not isinstance(failure, LogClosed):
+                return f"{name.decode(errors='replace')}: {failure}"
         return None
 
     life.watch("topics", ask, needs_restart=True)

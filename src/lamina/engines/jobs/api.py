@@ -24,6 +24,7 @@ from lamina.engines.jobs.upkeep import Upkeep
 from lamina.engines.jobs.views import JobResult, JobView, QueueView, parse_id, show_id
 from lamina.engines.jobs.waiting import LeaseWaiter
 from lamina.errors import BadJob, JobNotFound, LaminaError, LogClosed
+from lamina.log.teardown import Teardown
 
 if TYPE_CHECKING:
     from lamina.engines.jobs.aio import AsyncJobs
@@ -52,12 +53,13 @@ class Jobs:
     def close(self) -> None:
         """Write and sync everything and stop; who waits is told. Raises: what kept records out of the log."""
         self._is_closed = True
-        for wake in list(self._wakers):
-            wake()
-        self._keeper.stop()
-        self._upkeep.stop()
-        self._upkeep.checkpoint_at_stop()
-        self.engine.close()
+        with Teardown(self.engine.folder or "jobs in memory") as teardown:
+            for wake in list(self._wakers):
+                teardown.try_to(wake, "who waits is not woken")
+            teardown.step(self._keeper.stop)
+            teardown.step(self._upkeep.stop)
+            teardown.step(self._upkeep.checkpoint_at_stop)
+            teardown.step(self.engine.close)
 
     @property
     def aio(self) -> AsyncJobs:

@@ -28,6 +28,7 @@ from lamina.log.files.real import RealFiles
 from lamina.log.measured import WAIT_BOUNDS
 from lamina.log.options import LogOptions
 from lamina.log.sync import interval
+from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
 
 _TOLD_IN_NOTES = ((), (codec.START, codec.TIMEOUT), (codec.START, codec.TIMEOUT, codec.COMPLETE, codec.FAIL))
@@ -80,9 +81,9 @@ class JobEngine(logged.Logged):
         return loading.opened(cls, folder, wanted, disk, steady, committer, threaded, progress)
 
     def close(self) -> None:
-        with suppress(StorageError):
-            self.push()
-        self.log.close()
+        """Write and sync everything. Raises: what kept records out of the log; it is closed all the same."""
+        with Teardown(self.folder or "jobs in memory") as teardown:
+            self.close_log(teardown)
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 

@@ -39,8 +39,10 @@ class Keeper:
     def stop(self) -> None:
         self._is_stopped = True
         self._wake.set()
-        self._thread.join()
-        self._engine.on_due = None
+        try:
+            self._thread.join()
+        finally:
+            self._engine.on_due = None
 
     def keep(self, lease: Kept) -> None:
         """Extend the lease whenever half of its time has passed, until ``let_go``."""

@@ -11,6 +11,7 @@ from lamina.errors import BadOption
 from lamina.log.formats import JOBS
 from lamina.log.naming import NUMBERED
 from lamina.log.options import LogOptions
+from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
 
 if TYPE_CHECKING:
@@ -39,25 +40,24 @@ def opened(
         raise BadOption(
             f"max_payload of {options.max_payload} is too small for jobs", hint=f"at least {_LARGEST_RECORD}"
         )
-    log = Log.open(
-        folder,
-        options=options,
-        family=NUMBERED,
-        format=JOBS,
-        files=disk,
-        clock=clock,
-        committer=committer,
-        threaded=threaded,
-    )
-    engine = make(log, clock, folder, disk)
-    # A log that was written by a clock ahead of ours: its time goes on, or leases would last until we catch up.
-    engine.ahead = clock.not_before(log.position)
-    try:
+    with Teardown(folder) as teardown:
+        log = Log.open(
+            folder,
+            options=options,
+            family=NUMBERED,
+            format=JOBS,
+            files=disk,
+            clock=clock,
+            committer=committer,
+            threaded=threaded,
+        )
+        teardown.later(log.close)
+        engine = make(log, clock, folder, disk)
+        # A log that was written by a clock ahead of ours: its time goes on, or leases would last until we catch up.
+        engine.ahead = clock.not_before(log.position)
         load(engine, progress)
-    except BaseException:
-        log.close()
-        raise
-    forget_expired(engine)
+        forget_expired(engine)
+        teardown.cancel()
     return engine
 
 

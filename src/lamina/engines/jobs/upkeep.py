@@ -16,6 +16,7 @@ from lamina.engines.jobs.engine import JobEngine
 from lamina.errors import LaminaError
 from lamina.log.measured import Work
 from lamina.log.sync import Level
+from lamina.log.teardown import shown
 from lamina.log.writer import Log
 
 _EVERY_S = 0.5
@@ -127,5 +128,5 @@ class Upkeep:
         if log.stats.records - self._covered > _FEWEST // 10:
             try:
                 self.checkpoint()
-            except LaminaError as error:
-                logger.warning("no checkpoint of %s: %s", self._engine.folder, error)
+            except Exception as error:
+                logger.warning("no checkpoint of %s: %s", self._engine.folder, shown(error))

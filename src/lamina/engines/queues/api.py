@@ -27,6 +27,7 @@ from lamina.engines.queues.subscription import Subscription
 from lamina.engines.queues.upkeep import Upkeep
 from lamina.engines.queues.views import Key, NewQueue, QueueInfo, QueueMessage, QueueStats, Seconds, shown
 from lamina.errors import LogClosed, QuotaMet, StorageError
+from lamina.log.teardown import Teardown
 
 if TYPE_CHECKING:
     from lamina.engines.queues.aio import AsyncQueue, AsyncQueues
@@ -109,10 +110,11 @@ class Queues:
     def close(self) -> None:
         """Write and sync everything, and a dump; who waits is told. Raises: what kept records out of a log."""
         self._is_closed = True
-        self.sleepers.wake_all()
-        self.upkeep.stop()
-        self.upkeep.dump_at_stop()
-        self.engine.close()
+        with Teardown(self.engine.folder) as teardown:
+            teardown.step(self.sleepers.wake_all)
+            teardown.step(self.upkeep.stop)
+            teardown.step(self.upkeep.dump_at_stop)
+            teardown.step(self.engine.close)
 
     def check_open(self) -> None:
         """Raises: LogClosed."""

@@ -30,6 +30,7 @@ from lamina.log.measured import WAIT_BOUNDS
 from lamina.log.positions import Position
 from lamina.log.reserve import Reserve
 from lamina.log.sync import Level
+from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
 
 if TYPE_CHECKING:
@@ -305,12 +306,8 @@ class QueueEngine(logged.Logged):
             raise DiskFull("the disk is full: nothing new is taken", hint="free some room; it goes on by itself")
 
     def close(self) -> None:
-        """Write and sync everything. Raises: what kept records out of the log."""
-        try:
+        """Write and sync everything. Raises: what kept records out of a log; all are closed all the same."""
+        with Teardown(self.folder) as teardown:
             if self.keeper is not self:
-                self.keeper.close()
-        finally:
-            try:
-                self.push()
-            finally:
-                self.log.close()
+                teardown.step(self.keeper.close)
+            self.close_log(teardown)

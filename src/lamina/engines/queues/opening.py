@@ -21,6 +21,7 @@ from lamina.log.files.real import RealFiles
 from lamina.log.formats import QUEUE_STORE
 from lamina.log.naming import STORED
 from lamina.log.options import LogOptions
+from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
 
 JOURNALS = "messages"
@@ -53,8 +54,9 @@ def open_engine(
         disk.make_folder(folder)
     except OSError as error:
         raise from_os(error, "make the folder", folder) from error
-    held = lock.take(disk, folder, STORED.lock_name)
-    try:
+    with Teardown(folder) as teardown:
+        held = lock.take(disk, folder, STORED.lock_name)
+        teardown.later(held.release)
         migration_mark.refuse_if_under_way(disk, folder)
         now = time.now_ns() // 10**9
         keeps_history = options.keep_history_s > 0
@@ -66,19 +68,14 @@ def open_engine(
             logger.warning("%s", warning)
         log_options = _log_options(log or LogOptions())
         started = _start_log(disk, folder, time, restored, log_options, held, committer, threaded=threaded)
-    except BaseException:
-        held.release()
-        raise
-    engine = QueueEngine(folder, started, time, disk, options, restored, random)
-    engine.rebuild_state = lambda: _again(disk, folder, force=restored.was_forced)
-    try:
+        teardown.later(started.close)
+        engine = QueueEngine(folder, started, time, disk, options, restored, random)
+        engine.rebuild_state = lambda: _again(disk, folder, force=restored.was_forced)
         if options.store == "journal":
             _use_journals(engine, log_options, restored)
         else:
             _write_down_expired(engine, restored)
-    except BaseException:
-        started.close()
-        raise
+        teardown.cancel()
     return engine
 
 

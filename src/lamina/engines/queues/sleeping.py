@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from lamina.log.teardown import Teardown
+
 Wake = Callable[[], object]
 
 
@@ -42,8 +44,9 @@ class Sleepers:
     def wake_all(self) -> None:
         with self._lock:
             found = [wake for wakes in self._by_queue.values() for wake in wakes]
-        for wake in found:
-            wake()
+        with Teardown("the queues") as teardown:  # each of them, whatever befalls another
+            for wake in found:
+                teardown.try_to(wake, "who waits is not woken")
 
     def __len__(self) -> int:
         """Queues for which somebody sleeps."""

@@ -14,6 +14,7 @@ from lamina.engines.queues.folding import FoldStopped
 from lamina.engines.queues.message import Queue
 from lamina.errors import LaminaError
 from lamina.log.sync import Level
+from lamina.log.teardown import Teardown, shown
 from lamina.log.writer import Log
 
 _EVERY_S = 0.5
@@ -174,13 +175,12 @@ class Upkeep:
     def stop(self) -> None:
         """Return when the work at hand is done, or given up: a dump is."""
         self._stop.set()
-        self.dumper.cancel()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self._syncer is not None:
-            self._syncer.join()
-            self._syncer = None
+        with Teardown(self._engine.folder) as teardown:
+            teardown.step(self.dumper.cancel)
+            for thread in (self._thread, self._syncer):
+                if thread is not None:
+                    teardown.step(thread.join)
+            self._thread = self._syncer = None
 
     def dump_at_stop(self) -> None:
         """Leave the next start one dump to read; not worth an error."""
@@ -191,7 +191,7 @@ class Upkeep:
             try:
                 self.dumper.dump(at_stop=True)
             except Exception as error:  # the next start reads the logs, that is all
-                logger.warning("no dump of the queues: %s", error)
+                logger.warning("no dump of %s: %s", self._engine.folder, shown(error))
 
     def _run(self) -> None:
         clock = self._engine.clock

@@ -33,6 +33,7 @@ from lamina.engines.store.view import Found, Snapshot
 from lamina.errors import BadEntry, LogClosed
 from lamina.log.commit import Committer
 from lamina.log.files import Files
+from lamina.log.teardown import Teardown
 
 if TYPE_CHECKING:
     from lamina.engines.store.aio import AsyncStore
@@ -61,8 +62,12 @@ class Store:
         """Use ``lamina.open(folder).store``."""
         self.engine = engine
         self.compactions = Compactions(engine)
-        self._keeper = Keeper(engine)
-        self._trigger = Trigger(engine, self.compactions)
+        with Teardown(engine.folder) as teardown:
+            teardown.later(engine.close)
+            self._keeper = Keeper(engine)
+            teardown.later(self._keeper.stop)
+            self._trigger = Trigger(engine, self.compactions)
+            teardown.cancel()
         self._free: list[Channel] = []
         self._made = 0
         self._is_free = threading.Condition()
@@ -291,9 +296,10 @@ class Store:
                 return
             self._is_closed = True
             self._is_free.notify_all()
-        self._trigger.stop()
-        self._keeper.stop()
-        self.engine.close()
+        with Teardown(self.engine.folder) as teardown:
+            teardown.step(self._trigger.stop)
+            teardown.step(self._keeper.stop)
+            teardown.step(self.engine.close)
 
     def __enter__(self) -> Store:
         return self

@@ -10,6 +10,7 @@ from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.codec import OLDEST
 from lamina.engines.store.sorted_file import SortedFile
 from lamina.log.files import Files
+from lamina.log.teardown import Teardown
 
 
 class Baseline:
@@ -53,5 +54,6 @@ class Baseline:
             yield from self.parts[at].walk(start, end)
 
     def close(self) -> None:
-        for part in self.parts:
-            part.close()
+        with Teardown("the parts of a store") as teardown:
+            for part in self.parts:
+                teardown.step(part.close)

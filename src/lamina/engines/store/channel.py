@@ -173,9 +173,9 @@ class Channel:
 
     def close(self) -> None:
         with self._lock:
-            if self._log is not None:
-                self._log.close()
-                self._log = None
+            log, self._log = self._log, None
+            if log is not None:
+                log.close()
 
 
 class Session(Entries):

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 from lamina.clock import Clock, SystemClock
 from lamina.engines.store import codec, inputs
-from lamina.engines.store.baseline import Baseline
 from lamina.engines.store.channel import Channel, Session, Written
 from lamina.engines.store.inputs import Progress
 from lamina.engines.store.opening import open_store
 from lamina.engines.store.options import StoreOptions
 from lamina.engines.store.rotation import Rotated, RotationRequest, stopped
 from lamina.engines.store.settling import Settling
-from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.view import Snapshot
-from lamina.errors import BadEntry, LaminaError, LogClosed, LogFailed, StorageError
+from lamina.errors import BadEntry, LogClosed, LogFailed
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.packed import Packed
+from lamina.log.teardown import Teardown
 
 logger = logging.getLogger("lamina.store")
 
@@ -49,15 +49,15 @@ class StoreEngine(Settling):
         """
         files = RealFiles() if files is None else files
         clock, options = clock or SystemClock(), options or StoreOptions()
-        opened = open_store(files, folder, clock, options, progress)
-        engine = cls(opened, folder, files, clock, options, committer)
-        try:
+        with Teardown(folder) as teardown:
+            opened = open_store(files, folder, clock, options, progress)
+            teardown.later(opened.held.release)
+            teardown.later(lambda: opened.gathered.close(files, folder))
+            engine = cls(opened, folder, files, clock, options, committer)
+            teardown.later(engine.epoch_log.close)
             engine.epoch_log.begin()
             engine._forget_spent(opened.spent)
-        except BaseException:
-            opened.gathered.close(files, folder)
-            opened.held.release()
-            raise
+            teardown.cancel()
         return engine
 
     def _forget_spent(self, name: str | None) -> None:
@@ -227,6 +227,24 @@ class StoreEngine(Settling):
             if self.is_closed:
                 return
             self.is_closed = True
+        with Teardown(self.folder) as teardown:
+            teardown.step(self._give_up)
+            with self._disk:
+                had_failed = self.failure is not None
+                teardown.step(self._end_in_order)
+                if self.failure is not None and not had_failed:
+                    teardown.add(self.failure.with_traceback(None))
+                for channel in self.channels.values():
+                    teardown.step(channel.close)
+                teardown.step(self.epoch_log.close)
+                inputs.let_go(teardown, self.view.layers, self.runs, self.files, self.folder)
+                teardown.step(self._held.release)
+            closed = LogClosed(f"{self.folder}: the store is closed", hint="open it again")
+            teardown.step(partial(self.waiters.fail, closed))
+
+    def _give_up(self) -> None:
+        """What is not whole, and what waits for more."""
+        with self.lock:
             # A session that is at the disk would be there again after a restart: it ends first.
             self._ended.wait_for(lambda: not any(self._is_ending(channel) for channel in self.channels.values()))
             for channel in self.channels.values():
@@ -238,38 +256,14 @@ class StoreEngine(Settling):
                 self._counter.current += 1
         for request in given_up:
             request.fail(stopped())
-        error: LaminaError | None = None
-        with self._disk:
-            try:
-                had_failed = self.failure is not None
-                try:
-                    self.settle()
-                    self._keep_last_epoch()
-                    error = None if had_failed else self.failure
-                except StorageError as problem:
-                    error = problem
-                for close in (*(channel.close for channel in self.channels.values()), self.epoch_log.close):
-                    try:
-                        close()
-                    except StorageError as problem:
-                        error = error or problem
-            finally:
-                self._let_go()
-        self.waiters.fail(LogClosed(f"{self.folder}: the store is closed", hint="open it again"))
-        if error is not None:
-            raise error.with_traceback(None)
+
+    def _end_in_order(self) -> None:
+        self.settle()
+        self._keep_last_epoch()
 
     @staticmethod
     def _is_ending(channel: Channel) -> bool:
         return channel.session is not None and channel.session.is_ending
-
-    def _let_go(self) -> None:
-        for layer in self.view.layers:
-            if isinstance(layer, SortedFile | Baseline):
-                layer.close()
-        for name in self.runs:
-            inputs.remove_quietly(self.files, join(self.folder, name))
-        self._held.release()
 
     def __enter__(self) -> StoreEngine:
         return self

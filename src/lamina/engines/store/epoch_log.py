@@ -104,6 +104,6 @@ class EpochLog:
         index.discard(self._files, self._folder, epoch_file.NAME)
 
     def close(self) -> None:
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()

@@ -6,8 +6,9 @@ does not call merged; of those the sessions count that are later than the catalo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from lamina.engines.store import catalog as catalogs
@@ -24,6 +25,7 @@ from lamina.engines.store.view import Layer
 from lamina.errors import Corruption
 from lamina.log.files import Files, join
 from lamina.log.naming import FileName, sort_out
+from lamina.log.teardown import Teardown
 
 Progress = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""
@@ -63,11 +65,8 @@ class Layers:
 
     def close(self, files: Files, folder: str) -> None:
         """Let go of files, and remove what was only made to be read."""
-        for layer in self.layers:
-            if isinstance(layer, SortedFile | Baseline):
-                layer.close()
-        for name in self.runs:
-            remove_quietly(files, join(folder, name))
+        with Teardown(folder) as teardown:
+            let_go(teardown, self.layers, self.runs, files, folder)
 
 
 class LayerReader:
@@ -148,6 +147,15 @@ def spill(files: Files, folder: str, name: str, table: Table) -> SortedFile:
         writer.abandon()
         raise
     return SortedFile.open(files, folder, name, None)
+
+
+def let_go(teardown: Teardown, layers: Iterable[Layer], runs: Iterable[str], files: Files, folder: str) -> None:
+    """Steps of it."""
+    for layer in layers:
+        if isinstance(layer, SortedFile | Baseline):
+            teardown.step(layer.close)
+    for name in runs:
+        teardown.step(partial(remove_quietly, files, join(folder, name)))
 
 
 def remove_quietly(files: Files, path: str) -> None:

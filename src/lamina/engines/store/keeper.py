@@ -39,9 +39,11 @@ class Keeper:
         with self._condition:
             self._is_stopped = True
             self._condition.notify()
-        self._thread.join()
-        self._engine.nudge = self._engine.settle
-        self._engine.is_ticking = False
+        try:
+            self._thread.join()
+        finally:
+            self._engine.nudge = self._engine.settle
+            self._engine.is_ticking = False
 
     def _run(self) -> None:
         wait: float | None = 0.0

@@ -31,6 +31,7 @@ from lamina.log.frame import REASONS, Stop
 from lamina.log.naming import PWAL, FileName, sort_out
 from lamina.log.recovery import TornTail, keep_aside
 from lamina.log.scan import HEADER_SIZE
+from lamina.log.teardown import Teardown
 
 logger = logging.getLogger("lamina.store")
 
@@ -74,21 +75,17 @@ def open_store(
         files.make_folder(folder)
     except OSError as error:
         raise from_os(error, "make the folder", folder) from error
-    held = lock.take(files, folder, PWAL.lock_name)
     try:
-        opened = _look(files, folder, held, options, progress)
-        try:
+        with Teardown(folder) as teardown:
+            held = lock.take(files, folder, PWAL.lock_name)
+            teardown.later(held.release)
+            opened = _look(files, folder, held, options, progress)
+            teardown.later(lambda: opened.gathered.close(files, folder))
             _Change(files, folder, clock, opened).all()
-        except BaseException:
-            opened.gathered.close(files, folder)
-            raise
-        return opened
+            teardown.cancel()
     except OSError as error:
-        held.release()
         raise from_os(error, "open the store in", folder) from error
-    except BaseException:
-        held.release()
-        raise
+    return opened
 
 
 def _look(files: Files, folder: str, held: FolderLock, options: StoreOptions, progress: Progress) -> Opened:
@@ -106,14 +103,13 @@ def _look(files: Files, folder: str, held: FolderLock, options: StoreOptions, pr
     # Not those that a crash while opening left: nothing is removed before all was found good.
     runs = (run for number in range(1 << 30) if (run := f"{inputs.RUN}o{number}") not in names)
     gathering = LayerReader(files, folder, options.memory_bytes, lambda: next(runs), progress)
-    try:
+    with Teardown(folder) as teardown:
+        teardown.later(lambda: gathering.done().close(files, folder))
         gathering.parts(catalog)
         active = {name.name for name in found if not name.is_closed}  # a closed file was synced before it got its name
         gathering.read(found, catalog.epoch, epochs.durable, epochs.voids, active)
         check_attested(found, gathering.result, epochs, catalog)
-    except BaseException:
-        gathering.done().close(files, folder)
-        raise
+        teardown.cancel()
     gathered = gathering.done()
     opened = Opened(held, catalog, epochs, gathered, rotated=rotated, foreign=listing.foreign)
     # A rotation that was cut short has given names of an epoch that was not recorded: no later file may be of an

@@ -20,6 +20,7 @@ from lamina.engines.store.compactions import CompactionReport, Compactions
 from lamina.engines.store.engine import StoreEngine
 from lamina.errors import LaminaError, Stopped, TooOld, from_os
 from lamina.log.files import Files, join, read_at, write_all
+from lamina.log.teardown import Teardown
 from lamina.units import MIB
 
 logger = logging.getLogger("lamina.store")
@@ -50,8 +51,9 @@ class Trigger:
     def stop(self) -> None:
         """Give up what is going on, and end."""
         self._is_stopped.set()
-        self._compactions.stop()
-        self._thread.join()
+        with Teardown(self._engine.folder) as teardown:
+            teardown.step(self._compactions.stop)
+            teardown.step(self._thread.join)
 
     def _run(self) -> None:
         while not self._is_stopped.wait(_LOOK_S):

@@ -42,6 +42,7 @@ from lamina.engines.topics.upkeep import Upkeep
 from lamina.engines.topics.views import GroupView, Reset, TopicView
 from lamina.errors import BadTopic, DiskFull, LogClosed
 from lamina.log.folders import folder_name
+from lamina.log.teardown import Teardown
 
 if TYPE_CHECKING:
     from lamina.engines.topics.aio import AsyncTopic
@@ -84,10 +85,11 @@ class TopicFolder:
     def close(self) -> None:
         """Write and sync everything; who waits is told. Raises: what kept records out of a log."""
         self._is_closed = True
-        for wake in list(self._wakers):
-            wake()
-        self.upkeep.stop()
-        self.engine.close()
+        with Teardown(self.engine.folder) as teardown:
+            for wake in list(self._wakers):
+                teardown.try_to(wake, "who waits is not woken")
+            teardown.step(self.upkeep.stop)
+            teardown.step(self.engine.close)
 
     @contextmanager
     def woken_at_close(self, wake: Callable[[], object]) -> Iterator[None]:

@@ -32,6 +32,7 @@ from lamina.log.naming import TIMED, sort_out
 from lamina.log.options import LogOptions
 from lamina.log.positions import Position
 from lamina.log.sync import Level
+from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
 from lamina.units import MIB
 
@@ -119,18 +120,20 @@ class GroupLog(logged.Logged):
         return groups
 
     def _begin(self) -> None:
-        log = self._open_log()
-        try:
+        with Teardown(self.folder) as teardown:
+            log = self._open_log()
+            teardown.later(log.close)
+            teardown.later(self._have_none)
             self.log = self._log = log
             if isinstance(self.topic.log, Log):
                 log.stats.measure_with(self.topic.log.stats.measured)
             self.journal = Journal(log, self.clock)
             self.rebuild()
             self.go_back()
-        except BaseException:
-            self.log, self._log, self.journal = self._nothing, None, Journal(self._nothing, self.clock)
-            log.close()
-            raise
+            teardown.cancel()
+
+    def _have_none(self) -> None:
+        self.log, self._log, self.journal = self._nothing, None, Journal(self._nothing, self.clock)
 
     def measure_with(self, measured: Measured) -> None:
         """Have what the log writes counted there."""
@@ -138,10 +141,9 @@ class GroupLog(logged.Logged):
             self._log.stats.measure_with(measured)
 
     def close(self) -> None:
-        """Write and sync everything. Raises: what kept records out of the log."""
-        with suppress(StorageError):
-            self.push()
-        self.log.close()
+        """Write and sync everything. Raises: what kept records out of the log; it is closed all the same."""
+        with Teardown(self.folder) as teardown:
+            self.close_log(teardown)
 
     def now_ms(self) -> int:
         return self.clock.now_ns() // 1_000_000

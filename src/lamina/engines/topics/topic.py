@@ -37,6 +37,7 @@ from lamina.log.options import LogOptions
 from lamina.log.positions import Position
 from lamina.log.reserve import Reserve
 from lamina.log.sync import Level
+from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
 
 if TYPE_CHECKING:
@@ -122,14 +123,13 @@ class Topic(logged.Logged):
                 threaded=threaded,
             )
 
-        try:
+        with Teardown(folder) as teardown:
+            teardown.later(log.close)
             topic = cls(log, disk, folder, time, tail_bytes, open_groups)
             with suppress(LaminaError):  # who asks for them is told
                 topic.groups  # noqa: B018 - what they have to forget they forget before anything is added
-            return topic
-        except BaseException:
-            log.close()
-            raise
+            teardown.cancel()
+        return topic
 
     def _load(self) -> None:
         with self.removal:
@@ -166,25 +166,23 @@ class Topic(logged.Logged):
         """The same if somebody has asked for them."""
         return self._groups
 
+    @property
+    def failure(self) -> LaminaError | None:
+        """Why its log, or that of its groups, refuses writes, if one does."""
+        groups = None if self._groups is None else self._groups.log
+        return self._log.failure or (groups.failure if isinstance(groups, Log) else None)
+
     def close(self) -> None:
-        """Write and sync everything. Raises: what kept records out of the log."""
+        """Write and sync everything. Raises: what kept records out of a log; both are closed all the same."""
         self.is_closing = True
-        refused: StorageError | None = None
-        with self.at_work:
-            try:
-                if self._groups is not None:
-                    self._groups.close()
-            finally:
-                try:
-                    self.all_written()
-                except StorageError as error:
-                    refused = error
-                with suppress(LaminaError):  # a start without it takes longer, that is all
-                    self.checkpoint()
-                self._is_closed = True  # its folder may soon be that of another topic
-                self.log.close()
-        if refused is not None:
-            raise refused
+        with self.at_work, Teardown(self.folder) as teardown:
+            if self._groups is not None:
+                teardown.step(self._groups.close)
+            if not self._is_closed:
+                teardown.step(self.all_written)
+                teardown.try_to(self.checkpoint, "no checkpoint, so the next start takes longer")
+            self._is_closed = True  # its folder may soon be that of another topic
+            teardown.step(self.log.close)
 
     def tell_all(self) -> None:
         """Call whoever waits for an entry."""

@@ -10,16 +10,18 @@ Threads: every method is safe from any thread.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import count
 
 from lamina.clock import Clock, SystemClock
 from lamina.engines import loops
 from lamina.engines.topics.past import Past
 from lamina.engines.topics.topic import Topic
-from lamina.errors import BadName, Corruption, LaminaError, LogClosed, WrongFormat, from_os
+from lamina.errors import BadName, LaminaError, LogClosed, LogLocked, StorageError, from_os
 from lamina.log import lock
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
@@ -29,6 +31,9 @@ from lamina.log.measured import Measured
 from lamina.log.naming import CHECKPOINT, sort_out
 from lamina.log.options import LogOptions
 from lamina.log.reserve import Reserve
+from lamina.log.teardown import Teardown
+
+logger = logging.getLogger("lamina.topics")
 
 _GONE = ".gone-"
 LOCK, RESERVE = ".lock", ".reserve"
@@ -69,12 +74,16 @@ class Topics:
         self._is_closed = False
         self._opened: dict[bytes, Topic] = {}
         self._written: set[bytes] = set()  # names of which it is known, of those that are not opened
-        try:
-            files.make_folder(folder)
-            self._held = lock.take(files, folder, LOCK)
-            self._look()
-        except OSError as error:
-            raise from_os(error, "open the folder", folder) from error
+        self._broken: dict[bytes, str] = {}
+        with Teardown(folder) as teardown:
+            try:
+                files.make_folder(folder)
+                self._held = lock.take(files, folder, LOCK)
+                teardown.later(self._held.release)
+                self._look()
+            except OSError as error:
+                raise from_os(error, "open the folder", folder) from error
+            teardown.cancel()
 
     @classmethod
     def open(
@@ -144,21 +153,50 @@ class Topics:
                 return self._opened[name]
             if self._is_closed:  # others may have the folder by now
                 raise LogClosed(f"{self.folder}: the topics were closed", hint="open them again")
-            topic = Topic.open(
-                self._folder_of(name),
-                options=self.options,
-                files=self.files,
-                clock=self.clock,
-                committer=self._committer,
-                threaded=self._threaded,
-            )
-            topic.use_reserve(self.reserve)
-            topic.measure_with(self.measured)
+            folder = self._folder_of(name)
+            try:
+                with Teardown(folder) as teardown:
+                    topic = Topic.open(
+                        folder,
+                        options=self.options,
+                        files=self.files,
+                        clock=self.clock,
+                        committer=self._committer,
+                        threaded=self._threaded,
+                    )
+                    teardown.later(topic.close)
+                    topic.use_reserve(self.reserve)
+                    topic.measure_with(self.measured)
+                    teardown.cancel()
+            except LaminaError as error:
+                self._note_broken(name, error)
+                raise
+            except Exception as error:  # a mistake of ours, or no memory
+                logger.exception("%s cannot be opened", folder)
+                hint = "see the log of the server; the topic can be deleted"
+                problem = StorageError(f"{folder}: cannot be opened: {error!r}", hint=hint)
+                self._note_broken(name, problem)
+                raise problem from error
+            self._broken.pop(name, None)
             self._names.add(name)
             self._written.discard(name)
             self._opened[name] = topic
             self._tell(name)
             return topic
+
+    def _note_broken(self, name: bytes, error: LaminaError) -> None:
+        """Say which topic it is, and remember why it cannot be opened."""
+        if self._folder_of(name) not in error.message:  # some name the file alone
+            error.message = f"{self._folder_of(name)}: {error.message}"
+        if name in self._names:
+            self._broken[name] = str(error)
+
+    def broken(self) -> dict[bytes, str]:
+        """Topics that cannot be used as they are, and why: such that could not be opened when somebody asked for them
+        last, and open ones that refuse writes.
+        """
+        failed = {name: str(topic.failure) for name, topic in self.opened() if topic.failure is not None}
+        return {**self._broken, **failed}
 
     def _tell(self, name: bytes) -> None:
         self.told(name, name in self._names and name not in self._opened)
@@ -167,7 +205,7 @@ class Topics:
         return join(self.folder, folder_name(name))
 
     def names(self) -> list[bytes]:
-        """Of all topics, sorted, damaged ones too. Raises: DiskError."""
+        """Of all topics, sorted, broken ones too. Raises: LogClosed."""
         loops.must_wait()
         return [name for name in self.known() if self._is_there(name)]
 
@@ -181,18 +219,27 @@ class Topics:
                 files = self.files.list(self._folder_of(name))
             except FileNotFoundError:
                 return False
-            except OSError as error:
-                raise from_os(error, "list the folder", self._folder_of(name)) from error
+            except OSError:  # who uses it is told
+                return True
             count = len(sort_out(files).segments)
             if count < 2 and CHECKPOINT not in files:  # all there is of it may be the torn beginning of its first file
-                return bool(count) and self._is_known_to_be_there(name)
+                try:
+                    return bool(count) and self._is_known_to_be_there(name)
+                except LogLocked:
+                    return True
             self._written.add(name)
         return True
 
     def _is_known_to_be_there(self, name: bytes) -> bool:
+        """One that cannot be opened is there: it is no reason not to list the others, and it can be deleted.
+
+        Raises: LogLocked if somebody else has it; LogClosed.
+        """
         try:
             return self.get(name) is not None
-        except (Corruption, WrongFormat):
+        except (LogClosed, LogLocked):
+            raise
+        except LaminaError:
             return True
 
     def known(self) -> list[bytes]:
@@ -217,13 +264,14 @@ class Topics:
         """
         loops.must_wait()
         with self.lock:
-            existed = self._is_known_to_be_there(name)  # a damaged one can be deleted all the same
+            existed = self._is_known_to_be_there(name)  # a broken one can be deleted all the same
             if name in self._names:
                 self._let_go(name)
                 try:
                     self._throw_away(folder_name(name))
                     self._names.discard(name)
                     self._written.discard(name)
+                    self._broken.pop(name, None)
                 finally:
                     self._tell(name)
             return existed
@@ -271,6 +319,7 @@ class Topics:
                 raise from_os(error, "rename the folder", self._folder_of(old)) from error
             self._names.discard(old)
             self._names.add(new)
+            self._broken.pop(old, None)
             self._tell(old)
             self._tell(new)
 
@@ -283,20 +332,20 @@ class Topics:
                 topic.opened_groups.settle(topic.opened_groups.newest_position())
 
     def delete_all(self) -> None:
-        """Raises: DiskError; then some may be there still."""
+        """Raises: DiskError, when all others are gone; then some may be there still."""
         loops.must_wait()
-        with self.lock:
+        with self.lock, Teardown(self.folder) as teardown:
             for name in list(self._names):
-                self.delete(name)
+                teardown.step(partial(self.delete, name))
 
     def _let_go(self, name: bytes) -> None:
-        """Close a topic. What of it was refused is told to those who wait for it."""
+        """Close a topic, whatever goes wrong. What of it was refused is told to those who wait for it."""
         topic = self._opened.pop(name, None)
         if topic is not None:
-            with suppress(LaminaError):
-                topic.close()
-            self.counts.take(name, topic)
-            topic.tell_all()
+            with Teardown(topic.folder) as teardown:
+                teardown.try_to(topic.close, "closed to be deleted or renamed")
+                teardown.try_to(partial(self.counts.take, name, topic), "its counts begin anew")
+                teardown.try_to(topic.tell_all, "who waits for it is not told")
 
     def _throw_away(self, name: str) -> None:
         for number in count(self.clock.now_ns()):
@@ -326,20 +375,13 @@ class Topics:
             self._gone.remove(gone)
 
     def close(self) -> None:
-        """Write and sync everything. Raises: the first error, after all was closed."""
-        errors: list[LaminaError] = []
-        with self.lock:
+        """Write and sync everything. Raises: the first error, after all was closed; others are logged."""
+        with self.lock, Teardown(self.folder) as teardown:
             self._is_closed = True
             for name in list(self._opened):
-                try:
-                    self._opened.pop(name).close()
-                except LaminaError as error:
-                    errors.append(error)
-            with suppress(LaminaError):
-                self.sweep()
-            self._held.release()
-        if errors:
-            raise errors[0]
+                teardown.step(self._opened.pop(name).close)
+            teardown.try_to(self.sweep, "what was deleted takes up room until it is opened again")
+            teardown.step(self._held.release)
 
 
 def is_possible(name: bytes) -> bool:

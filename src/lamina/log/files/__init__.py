@@ -45,13 +45,17 @@ class File(Protocol):
     def sync(self) -> None:
         """Return when the content is on the disk. The name may need ``sync_folder``."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let it go; twice does nothing. What the system has to say then is logged, not raised: the handle is gone, and
+        whoever needs the content to be safe has synced it.
+        """
 
 
 class FolderLock(Protocol):
     """A lock held until it is released or the process ends, whichever comes first."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Let it go, as ``File.close``."""
 
 
 class Watch(Protocol):
@@ -60,7 +64,8 @@ class Watch(Protocol):
     def wait(self, seconds: float) -> bool:
         """Return True as soon as a change is seen, False when the time has passed."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let it go, as ``File.close``."""
 
 
 class Files(Protocol):

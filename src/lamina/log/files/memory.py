@@ -23,6 +23,7 @@ class MemoryFile:
         self._files = files
         self._write = write
         self._open = True
+        files.handles.add(self)
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -56,6 +57,7 @@ class MemoryFile:
 
     def close(self) -> None:
         self._open = False
+        self._files.handles.discard(self)
 
     def _check(self) -> None:
         if not (self._open and self._write):
@@ -95,8 +97,11 @@ class MemoryFiles:
         self.names: dict[str, Content] = {}
         self.folders: set[str] = {""}
         self.changes = 0
+        self.handles: set[MemoryFile] = set()
+        """Files that are open."""
+        self.locks: set[str] = set()
+        """Paths of the locks that are held."""
         self._changed = threading.Condition()
-        self._locks: set[str] = set()
         self._next_number = 0
         for path, data in (contents or {}).items():
             self._add_parents(path)
@@ -176,13 +181,13 @@ class MemoryFiles:
         self.do_sync_folder(folder)
 
     def lock(self, path: str) -> MemoryLock | str:
-        if path in self._locks:
+        if path in self.locks:
             return "this process"
-        self._locks.add(path)
-        return MemoryLock(self._locks, path)
+        self.locks.add(path)
+        return MemoryLock(self.locks, path)
 
     def lock_holder(self, path: str) -> str | None:
-        return "this process" if path in self._locks else None
+        return "this process" if path in self.locks else None
 
     def watch(self, folder: str) -> MemoryWatch:
         self._check_folder(folder)
@@ -200,8 +205,9 @@ class MemoryFiles:
         self.names[path] = self.new_content(data)
 
     def drop_locks(self) -> None:
-        """The process that held them was killed."""
-        self._locks.clear()
+        """The process that held them, and had files open, was killed."""
+        self.locks.clear()
+        self.handles.clear()
 
     def new_content(self, data: bytes = b"") -> Content:
         self._next_number += 1

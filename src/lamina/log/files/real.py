@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import select
 import shutil
@@ -23,6 +24,8 @@ _OURSELVES: Final = "process {}"
 _MOST_PARTS: Final = 1024  # IOV_MAX on Linux
 _MOST_READ: Final = 1 << 30  # one read(2) takes at most 2 GiB
 
+logger = logging.getLogger("lamina.log")
+
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
@@ -30,11 +33,14 @@ class RealFile:
     def __init__(self, path: str, flags: int) -> None:
         self.path = path
         self._handle = os.open(path, flags | _SAFE, FILE_MODE)
-        facts = os.fstat(self._handle)
-        self.identity = (facts.st_dev, facts.st_ino)
-        if not stat.S_ISREG(facts.st_mode):
+        try:
+            facts = os.fstat(self._handle)
+            self.identity = (facts.st_dev, facts.st_ino)
+            if not stat.S_ISREG(facts.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", path)
+        except BaseException:
             self.close()
-            raise OSError(errno.EINVAL, "not a regular file", path)
+            raise
 
     def size(self) -> int:
         return os.fstat(self._handle).st_size
@@ -75,21 +81,29 @@ class RealFile:
     def close(self) -> None:
         handle, self._handle = self._handle, -1
         if handle >= 0:
-            os.close(handle)
+            _close(handle, self.path)
+
+
+def _close(handle: int, path: str) -> None:
+    """Linux lets the handle go whatever it says, so it must not be closed again."""
+    try:
+        os.close(handle)
+    except OSError as error:
+        logger.warning("%s: closing the file: %s", path, error.strerror)
 
 
 class RealLock:
     """An flock: the operating system drops it with the process, so a killed holder blocks nobody."""
 
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
+    def __init__(self, handle: int, path: str) -> None:
+        self._handle, self._path = handle, path
 
     def release(self) -> None:
         handle, self._handle = self._handle, -1
         if handle >= 0:
             with contextlib.suppress(OSError):
                 os.ftruncate(handle, 0)
-            os.close(handle)
+            _close(handle, self._path)
 
 
 def _try_lock(handle: int) -> bool:
@@ -142,9 +156,9 @@ class InotifyWatch:
         return is_told
 
     def close(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            _close(handle, "the watch of a folder")
 
 
 class RealFiles:
@@ -225,16 +239,16 @@ class RealFiles:
         try:
             if not _try_lock(handle):
                 holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip()
-                os.close(handle)
+                _close(handle, path)
                 return "this process" if holder == _OURSELVES.format(os.getpid()) else holder or "another process"
+            # The holder's name is a courtesy: without room for it the lock is held all the same.
+            with contextlib.suppress(OSError):
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, f"{_OURSELVES.format(os.getpid())}\n".encode(), 0)
+            return RealLock(handle, path)
         except BaseException:
-            os.close(handle)
+            _close(handle, path)
             raise
-        # The holder's name is a courtesy: without room for it the lock is held all the same.
-        with contextlib.suppress(OSError):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{_OURSELVES.format(os.getpid())}\n".encode(), 0)
-        return RealLock(handle)
 
     def lock_holder(self, path: str) -> str | None:
         try:

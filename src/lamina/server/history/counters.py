@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from lamina.log.sync import Level
+from lamina.log.teardown import Teardown
 from lamina.server.history.keeping import KeptLog
 from lamina.units import KIB
 
@@ -37,7 +38,10 @@ class KeptCounters:
         self._known: dict[str, float] = {}
         self._written: dict[str, float] | None = None  # None: all of them have to be written
         self._bytes = 0
-        self._read()
+        with Teardown(log.folder) as teardown:
+            teardown.later(log.close)
+            self._read()
+            teardown.cancel()
 
     def _read(self) -> None:
         for record in self._log.records():

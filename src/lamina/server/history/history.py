@@ -14,6 +14,7 @@ from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.folders import folder_name
+from lamina.log.teardown import Teardown
 from lamina.server.history.counters import NAME as COUNTERS
 from lamina.server.history.counters import KeptCounters
 from lamina.server.history.keeping import KeptLog
@@ -102,8 +103,11 @@ class History:
                     segment_bytes=segment_bytes,
                 )
 
-            self._log = kept(NAME, _DAYS * 86400.0)
-            self._counters = KeptCounters(kept(COUNTERS))
+            with Teardown("the history of the server") as teardown:
+                teardown.later(self.close)
+                self._log = kept(NAME, _DAYS * 86400.0)
+                self._counters = KeptCounters(kept(COUNTERS))
+                teardown.cancel()
 
     # -- noting ------------------------------------------------------------------------------------------------------
 
@@ -244,9 +248,9 @@ class History:
 
     def close(self) -> None:
         """Durability: what was noted is synced, if the disk lets it."""
-        if self._log is not None:
-            self._log.close()
-        if self._counters is not None:
-            self._counters.close()
-        if self._committer is not None:
-            self._committer.stop()
+        with Teardown("the history of the server") as teardown:
+            for one in (self._log, self._counters):
+                if one is not None:
+                    teardown.step(one.close)
+            if self._committer is not None:
+                teardown.step(self._committer.stop)

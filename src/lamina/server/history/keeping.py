@@ -22,6 +22,7 @@ from lamina.log.naming import FileName
 from lamina.log.options import LogOptions
 from lamina.log.reader import Record
 from lamina.log.sync import Level, interval
+from lamina.log.teardown import shown
 from lamina.log.writer import Log
 from lamina.units import MIB
 
@@ -63,8 +64,8 @@ class KeptLog:
             except Corruption as damage:
                 self.warn(f"{damage}; it is quarantined, and what is whole is kept")
                 return self._opened(salvage=True)
-        except LaminaError as error:
-            self.warn(str(error))
+        except Exception as error:  # whatever it is: it is no reason not to start
+            self.warn(shown(error))
             return None
 
     def _opened(self, *, salvage: bool) -> Log:

@@ -14,9 +14,11 @@ import ssl
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from lamina.errors import BadOption, DiskError, MissingExtra
+from lamina.log.teardown import Teardown
 from lamina.server.life import Life
 from lamina.server.socket_file import SocketFile
 
@@ -91,16 +93,17 @@ class HttpDoor:
     def close(self) -> None:
         """Let go of the address; answers that are on their way are given a moment."""
         thread, self._thread = self._thread, None
-        if thread is not None:
-            loop, stop = self._loop, self._stop
-            if loop is not None and stop is not None:
-                with contextlib.suppress(RuntimeError):  # it has ended by itself
-                    loop.call_soon_threadsafe(stop.set)
-            thread.join(_STOP_S)
-        for each in self._sockets:
-            each.close()
-        if self._file is not None:
-            self._file.close()
+        with Teardown(self.shown) as teardown:
+            if thread is not None:
+                loop, stop = self._loop, self._stop
+                if loop is not None and stop is not None:
+                    with contextlib.suppress(RuntimeError):  # it has ended by itself
+                        loop.call_soon_threadsafe(stop.set)
+                teardown.step(partial(thread.join, _STOP_S))
+            for each in self._sockets:
+                teardown.step(each.close)
+            if self._file is not None:
+                teardown.step(self._file.close)
 
     def __enter__(self) -> HttpDoor:
         return self.start()

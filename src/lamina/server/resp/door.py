@@ -20,7 +20,9 @@ from lamina.engines import loops
 from lamina.engines.logged import Logged
 from lamina.engines.loops import MustWait
 from lamina.errors import InputError, LaminaError, StorageError
+from lamina.log.teardown import Teardown
 from lamina.server import client
+from lamina.server.listening import hang_up_on_all
 from lamina.server.refusals import Refusals
 from lamina.server.resp import dispatch, replies, runs
 from lamina.server.resp.answers import Answers, Pushed
@@ -132,18 +134,17 @@ class RespDoor:
     async def close(self) -> None:
         """Let every answer that is due go out, then hang up. Who comes from now on is hung up on at once."""
         self.is_closed = True
-        self.house.stops()
-        if self._expiry_timer is not None:
-            self._expiry_timer.cancel()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        for connection in self.connections:
-            connection.stop()
+        with Teardown("the RESP door") as teardown:
+            teardown.step(self.house.stops)
+            for timer in (self._expiry_timer, self._idle_timer):
+                if timer is not None:
+                    timer.cancel()
+            await hang_up_on_all(self.connections, self._all_answered(), teardown)
+            teardown.step(self.workers.close)
+
+    async def _all_answered(self) -> None:
         await self.workers.all_done()
         await self.answers.all_settled()
-        for connection in list(self.connections):
-            connection.hang_up()
-        self.workers.close()
 
 
 class Connection(client.Client):

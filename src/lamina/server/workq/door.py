@@ -20,7 +20,9 @@ from lamina.engines.jobs.job import AT_LEASED, AT_READY, AT_SCHEDULED, PLACES, J
 from lamina.engines.jobs.waiting import LeaseWaiter
 from lamina.engines.loops import MustWait
 from lamina.errors import JobNotFound, LaminaError
+from lamina.log.teardown import Teardown
 from lamina.server.client import Client
+from lamina.server.listening import hang_up_on_all
 from lamina.server.refusals import Refusals
 from lamina.server.security.gate import Changes, Gate
 from lamina.server.security.strangers import Stranger, Strangers
@@ -130,11 +132,8 @@ class WorkqDoor:
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
         self.engine.on_due = None
-        for connection in self.connections:
-            connection.stop()
-        await self.answers.all_settled()
-        for connection in list(self.connections):
-            connection.hang_up()
+        with Teardown("the workq door") as teardown:
+            await hang_up_on_all(self.connections, self.answers.all_settled(), teardown)
 
 
 class Connection(Client):

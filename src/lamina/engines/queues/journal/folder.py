@@ -21,6 +21,7 @@ from lamina.engines.queues.journal.state_line import StateLine
 from lamina.engines.queues.journal.state_log import StateLog
 from lamina.log.files import File, join, write_all
 from lamina.log.scan import HEADER_SIZE
+from lamina.log.teardown import Teardown
 
 if TYPE_CHECKING:
     from lamina.engines.queues.message import Message, Queue
@@ -423,10 +424,11 @@ class QueueFolder:
     # -- closing -----------------------------------------------------------------------------------------------------
 
     def close_write(self) -> None:
-        if self._write is not None:
-            self._write.close()
-            self._write, self._write_id = None, ""
+        file, self._write, self._write_id = self._write, None, ""
+        if file is not None:
+            file.close()
 
     def close(self) -> None:
-        self.close_write()
-        self.log.close()
+        with Teardown("the folder of a queue") as teardown:
+            teardown.step(self.close_write)
+            teardown.step(self.log.close)

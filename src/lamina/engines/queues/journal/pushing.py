@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Final
 
@@ -20,6 +21,7 @@ from lamina.errors import DiskFull, LaminaError, StorageError, let_go_of_frames
 from lamina.log.files import join
 from lamina.log.measured import Measured
 from lamina.log.reserve import Reserve
+from lamina.log.teardown import Teardown
 
 _MANY_FILES: Final = 4  # of a queue that nobody needs any more
 
@@ -73,9 +75,11 @@ class Pushing:
                 self._dirty.pop(folder.rid, None)
                 folder.are_safe()
         except BaseException as error:  # out of memory, interrupted: what is on disk of it nobody knows
-            for folder in folders:
-                if folder.is_dirty and self._queues.folders.get(folder.rid) is folder:
-                    self._refuse(folder, StorageError(f"the write was broken off by {type(error).__name__}"))
+            broken = StorageError(f"the write was broken off by {type(error).__name__}")
+            with Teardown(self.home.root) as teardown:
+                for folder in folders:
+                    if folder.is_dirty and self._queues.folders.get(folder.rid) is folder:
+                        teardown.try_to(partial(self._refuse, folder, broken), "a queue is opened anew")
             raise
         if must_sync:
             for folder in left:
@@ -144,11 +148,13 @@ class Pushing:
         self.stats.refused += len(folder.positions)
         self.rebuilds += 1
         self._queues.suspect[folder.rid] = folder.log_size_before if folder.is_new or folder.log_size_before else None
-        with suppress(OSError):  # if not now, then when it is opened: that is what is remembered
-            self._cut_back(folder)
         self._dirty.pop(folder.rid, None)
-        self._queues.drop(folder)
         folder.queue.size = UNKNOWN
+        try:
+            with suppress(OSError):  # if not now, then when it is opened: that is what is remembered
+                self._cut_back(folder)
+        finally:
+            self._queues.drop(folder)
         self._queues.told(folder.rid, True)
         self.home.told(folder.rid, "write_refused", is_error=True, detail=reason.message)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from lamina.clock import Clock
@@ -29,6 +30,7 @@ from lamina.errors import NoMessage, from_os
 from lamina.log.files import Files
 from lamina.log.positions import Position
 from lamina.log.sync import Sync
+from lamina.log.teardown import Teardown
 
 _MOST_LEFT: Final = 10_000  # closed queues with something that is not synced
 
@@ -385,18 +387,20 @@ class JournalStore(Pushing):
             if self._queues.is_closed:
                 return
             before = self._refusals.newest()
-            self._push_pending()
-        self.sync()
-        with self.lock:
-            if self._dirty:  # came in between
-                self._push(list(self._dirty.values()), must_sync=True)
-            self._queues.is_closed = True
-            for folder in list(self._queues.folders.values()):
-                self._queues.drop(folder)
-            self._pool.close()
-            newest = self._refusals.newest()
-        if newest != before:
-            self._refusals.check(newest)
+        with Teardown(self.home.root) as teardown:
+            teardown.step(self.push)
+            teardown.step(self.sync)
+            with self._one_sync, self.lock:  # nobody is at the files any more
+                if self._dirty:  # came in between
+                    teardown.step(partial(self._push, list(self._dirty.values()), must_sync=True))
+                self._queues.is_closed = True
+                for folder in self._queues.folders.values():
+                    teardown.step(folder.close)
+                self._queues.folders.clear()
+                teardown.step(self._pool.close)
+                newest = self._refusals.newest()
+            if newest != before:
+                teardown.step(partial(self._refusals.check, newest))
 
     def __repr__(self) -> str:
         return f"<journals of {self.open_count} open queues>"

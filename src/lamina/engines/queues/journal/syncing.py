@@ -116,6 +116,6 @@ class SyncPool:
         return [next(later) if error is None else error for error in errors]
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
