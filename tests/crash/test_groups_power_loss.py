@@ -14,16 +14,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lamina.engines.elsewhere import Stopper
 from lamina.engines.topics import group_codec as codec
+from lamina.engines.topics import group_compaction, group_snapshot, ids
 from lamina.engines.topics import group_views as views
-from lamina.engines.topics import ids
 from lamina.engines.topics.group_claims import ClaimOptions
 from lamina.engines.topics.group_log import GroupLog
 from lamina.engines.topics.group_state import State
 from lamina.engines.topics.groups import Groups, Shown
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
-from lamina.log import ALWAYS, OS, Level, LogOptions, Sync, interval
+from lamina.errors import Corruption
+from lamina.log import ALWAYS, OS, Level, LogOptions, Sync, interval, rewrite
+from lamina.log.files import Files
 from lamina.testing import ManualClock, PowerLoss, PowerLossState
 
 FOLDER = "topic"
@@ -68,8 +71,30 @@ class Promise(NamedTuple):
     moment: int
 
 
+class Busy(Stopper):
+    """Asked whether the compaction has to stop, it first lets a command through."""
+
+    def __init__(self, story: Story) -> None:
+        self._story: Story | None = None
+        super().__init__()
+        self._story = story
+
+    @property
+    def is_stopped(self) -> bool:
+        story = self._story
+        if story is not None and story.rng.random() < 0.1:
+            story.step()
+        return False
+
+    @is_stopped.setter
+    def is_stopped(self, value: bool) -> None:
+        pass
+
+
 class Story:
     """Random commands; after each record, what could be seen."""
+
+    is_compacting = False
 
     def __init__(self, policy: str, seed: int) -> None:
         self.rng, self.clock = random.Random(seed), ManualClock()
@@ -135,9 +160,18 @@ class Story:
         if position and rng.random() < 0.6:
             groups.settle(position)
             self.promise(self.options.sync.level, moment=len(self.moments) - 1)
-        if rng.random() < 0.12:
-            groups.compact()
-            self.promise(Level.SYNCED, moment=len(self.moments) - 1)
+        if not self.is_compacting and rng.random() < 0.12:
+            self.compact(groups)
+
+    def compact(self, groups: Groups) -> None:
+        """From memory or from the files; and others may go on while the new file is written."""
+        synced = len(self.moments) - 1
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(group_snapshot, "_FEW", self.rng.choice([-1, 2000]))
+            self.is_compacting = True
+            groups.compact(Busy(self))
+            self.is_compacting = False
+        self.promise(Level.SYNCED, moment=max(synced, self.promised[Level.SYNCED].moment))
 
     def command(self, groups: Groups, name: bytes, consumer: bytes) -> int:
         rng = self.rng
@@ -250,8 +284,34 @@ def _cut_without_a_sync(self: GroupLog) -> None:
     self._cut_to = None
 
 
-def _write_without_a_sync(self: GroupLog) -> None:
-    self.all_written()
+class _Unsynced:
+    """A disk of which nothing is ever synced."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def create(self, path: str) -> Any:
+        file = self._files.create(path)
+        file.sync = lambda: None  # type: ignore[method-assign]
+        return file
+
+    def sync_folder(self, folder: str) -> None:
+        pass
+
+
+def _stage_without_a_sync(stage: Callable[..., int]) -> Callable[..., int]:
+    return lambda files, *more, **facts: stage(_Unsynced(files), *more, **facts)
+
+
+def _put_in_place_without_a_sync(put: Callable[..., None]) -> Callable[..., None]:
+    return lambda files, *more: put(_Unsynced(files), *more)
+
+
+def _snapshot_of_a_second_ago(load: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda batches, before=None: load(batches, before and before - 10**9)
 
 
 def _deliver_as_acknowledged(deliver: Callable[..., Shown]) -> Callable[..., Shown]:
@@ -278,7 +338,21 @@ def _forget_consumers(self: State, *facts: Any) -> None:
 MISTAKES: dict[str, tuple[object, str, object]] = {
     "groups do not go back": (GroupLog, "go_back", lambda self: None),
     "that they went back is not synced": (GroupLog, "_cut", _cut_without_a_sync),
-    "files go before the snapshot is synced": (GroupLog, "_sync", _write_without_a_sync),
+    "files go before the snapshot is synced": (
+        group_compaction,
+        "stage",
+        _stage_without_a_sync(group_compaction.stage),
+    ),
+    "files go before the snapshot is in its place": (
+        rewrite,
+        "put_in_place",
+        _put_in_place_without_a_sync(rewrite.put_in_place),
+    ),
+    "the snapshot lacks what came right before it": (
+        group_snapshot,
+        "load",
+        _snapshot_of_a_second_ago(group_snapshot.load),
+    ),
     "an entry is acknowledged before it is delivered": (Groups, "deliver", _deliver_as_acknowledged(Groups.deliver)),
     "an answer does not wait for the disk": (GroupLog, "settle", _settle_at_once),
     "lost ids stay pending": (State, "cut", _cut_last_ids_only),
@@ -290,7 +364,8 @@ MISTAKES: dict[str, tuple[object, str, object]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_would_be_noticed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*MISTAKES[mistake])
-    with pytest.raises(AssertionError, match=r"never was|was skipped|came again|an id|lost what was promised"):
+    seen = r"never was|was skipped|came again|an id|lost what was promised|\.dat, byte"
+    with pytest.raises((AssertionError, Corruption), match=seen):
         for seed in range(40):
             for _ in Story("always", seed).check():
                 pass

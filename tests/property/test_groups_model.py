@@ -12,14 +12,15 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from lamina.engines.topics import group_snapshot, ids
 from lamina.engines.topics import group_views as views
-from lamina.engines.topics import ids
 from lamina.engines.topics.group_claims import ClaimOptions
 from lamina.engines.topics.groups import Shown
 from lamina.engines.topics.ids import EntryId
@@ -363,10 +364,12 @@ class GroupsMachine(RuleBasedStateMachine):
     def there_is_room_again(self) -> None:
         self.files.heal()
 
-    @rule()
-    def compact(self) -> None:
+    @rule(few=st.sampled_from([-1, 2000]))
+    def compact(self, few: int) -> None:
+        """From its files, or from memory."""
         try:
-            self.groups.compact()
+            with mock.patch.object(group_snapshot, "_FEW", few):
+                self.groups.compact()
         except DiskFull:
             assert any(fault.struck for fault in self.files.faults)
 

@@ -17,7 +17,6 @@ from lamina.engines.topics.group_claims import ClaimOptions
 from lamina.engines.topics.group_codec import Claimed
 from lamina.engines.topics.group_state import State
 from lamina.engines.topics.groups import Groups, Shown
-from lamina.engines.topics.id_list import IdList
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.topics import Topics
@@ -896,38 +895,3 @@ def test_what_comes_before_anybody_asks_for_the_groups_is_not_skipped(lab: Lab) 
     without_the_end_of_the_topic(lab, kept=2)
     lab.add(3, 4, 5, 6)
     assert lab.deliver(B) == [3, 4, 5, 6]
-
-
-# -- ids in order ----------------------------------------------------------------------------------------------------
-
-
-def test_ids_come_in_order_however_they_were_added_and_taken_away() -> None:
-    there: set[EntryId] = set()
-    listed = IdList(there.__contains__)
-    moves = [(7 * step % 101, step % 3 != 0) for step in range(1000)]
-    for number, comes in moves:
-        id = at(number)
-        if comes and id not in there:
-            there.add(id)
-            listed.add(id)
-        elif not comes and id in there:
-            there.discard(id)
-            listed.discard()
-        if number % 5 == 0:
-            assert list(listed.since(at(50))) == sorted(each for each in there if each >= at(50))
-            assert (listed.first(), listed.last()) == (min(there, default=None), max(there, default=None))
-        assert len(listed) == len(there)
-    assert list(listed.since()) == sorted(there)
-
-
-def test_an_id_that_goes_and_comes_again_is_there_once() -> None:
-    there = {at(1), at(2), at(3)}
-    listed = IdList(there.__contains__)
-    for number in (1, 2, 3):
-        listed.add(at(number))
-    for number in (3, 2):
-        there.discard(at(number))
-        listed.discard()
-        there.add(at(number))
-        listed.add(at(number))
-        assert list(listed.since()) == [at(1), at(2), at(3)]

@@ -134,7 +134,7 @@ async def test_what_follows_a_refused_record_is_refused_too_until_the_state_is_r
     assert (first_line.sent, second_line.sent) == (FULL, FULL)
     assert not lab.engine.state.jobs and not lab.after_restart().state.jobs
     first.data_received(add(1))
-    await asyncio.sleep(0.01)
+    await until(lambda: first_line.sent.endswith(b"+OK\r\n"))
     assert first_line.sent == FULL + b"+OK\r\n"
     assert list(lab.after_restart().state.jobs) == [nth(1)]
 

@@ -16,10 +16,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from lamina.errors import StorageError
+from lamina.errors import Corruption, DiskError, DiskFull, LaminaError, LogLocked, Stopped, StorageError, WrongFormat
 
 _NICE: Final = ("nice", "-n", "10")
 Answer = dict[str, Any]
+_ERRORS: Final[dict[str, type[LaminaError]]] = {
+    error.code: error for error in (DiskFull, DiskError, LogLocked, Stopped, StorageError)
+}
 
 
 class Stopper:
@@ -92,6 +95,16 @@ def _start(module: str, what: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)  # noqa: S603
     except OSError as error:
         raise StorageError(f"cannot start the process that {what}: {error}") from error
+
+
+def error_of(facts: Answer) -> LaminaError:
+    """What another process raised, by its ``as_dict``."""
+    if facts["code"] == Corruption.code:
+        return Corruption(facts["file"], facts["offset"], facts["reason"], hint=facts["hint"])
+    if facts["code"] == WrongFormat.code:
+        return WrongFormat(facts["file"], facts["reason"], hint=facts["hint"])
+    message, hint, code = facts.pop("message"), facts.pop("hint"), facts.pop("code")
+    return _ERRORS.get(code, StorageError)(message, hint=hint, **facts)
 
 
 # -- the other process -----------------------------------------------------------------------------------------------

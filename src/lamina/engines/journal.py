@@ -81,6 +81,15 @@ class Journal:
                     self.log.break_off(self.first, self.first + len(pending) - 1, error)
                 raise
 
+    def leave(self, positions: int) -> int:
+        """Give so many positions to no record, for records that are put there later. Returns the first of them.
+
+        Nothing is pending.
+        """
+        start = max(self.log.next_position, self._free)
+        self._free = start + positions
+        return start
+
     def is_old(self, now_ns: int) -> bool:
         """What is pending has gathered for so long that who comes next should have another time."""
         return now_ns > self.first + _LONGEST_NS

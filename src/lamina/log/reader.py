@@ -144,13 +144,15 @@ class Reader:
         after: int | None = None,
         begin: tuple[FileName, int] | None = None,
         names: list[FileName] | None = None,
+        are_sealed: bool = False,
         window: int = WINDOW,
     ) -> Iterator[tuple[Segment, Batch]]:
         """Everything, as columns, the kernel's marks included: the fastest way through a log.
 
         With ``after``, everything past that time and perhaps a little before it, up to where the index leads. With
         ``begin``, everything from that record on: its file and its offset; if the file is gone, from the one behind it.
-        A batch is valid until the next one is asked for. ``names``: of all files, if they are known.
+        A batch is valid until the next one is asked for. ``names``: of all files, if they are known. ``are_sealed``:
+        nothing is written to any of them any more, so the newest must be as whole as the others, and none may be gone.
         Raises: Corruption.
         """
         names = self.segments() if names is None else names
@@ -162,7 +164,9 @@ class Reader:
         elif after is not None:
             first = self.file_for(names, after + 1)
         for place, name in enumerate(names[first:], first):
-            segment = self.open(name, is_newest=place == len(names) - 1)
+            segment = self.open(name, is_newest=place == len(names) - 1 and not are_sealed)
+            if segment is None and are_sealed:
+                raise Corruption(name.name, 0, "the file is gone")
             if segment is None:
                 continue
             try:

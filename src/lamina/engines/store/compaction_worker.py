@@ -12,24 +12,12 @@ from lamina.engines.elsewhere import Stopper as Stopper
 from lamina.engines.store import compaction_progress
 from lamina.engines.store.compacting import Outcome, Task, compact
 from lamina.engines.store.compaction_task import Progress
-from lamina.errors import (
-    Corruption,
-    DiskError,
-    DiskFull,
-    LaminaError,
-    LogLocked,
-    Stopped,
-    StorageError,
-    WrongFormat,
-)
+from lamina.errors import LaminaError, Stopped
 from lamina.log.files import Files
 from lamina.log.files.real import RealFiles
 
 _MODULE: Final = "lamina.engines.store.compaction_worker"
 _STEPS: Final = 200  # lines about how far it is, at most
-_ERRORS: Final[dict[str, type[LaminaError]]] = {
-    error.code: error for error in (DiskFull, DiskError, LogLocked, Stopped, StorageError)
-}
 
 
 class Compact(Protocol):
@@ -66,7 +54,7 @@ def compact_elsewhere(
         raise
     if "outcome" in answer:
         return Outcome.from_dict(answer["outcome"])
-    raise _error(answer["error"])
+    raise elsewhere.error_of(answer["error"])
 
 
 def _clean_up(files: Files, task: Task) -> None:
@@ -76,15 +64,6 @@ def _clean_up(files: Files, task: Task) -> None:
         if not isinstance(lock, str):
             compaction_progress.clean_up_quietly(files, task)
             lock.release()
-
-
-def _error(facts: dict[str, Any]) -> LaminaError:
-    if facts["code"] == Corruption.code:
-        return Corruption(facts["file"], facts["offset"], facts["reason"], hint=facts["hint"])
-    if facts["code"] == WrongFormat.code:
-        return WrongFormat(facts["file"], facts["reason"], hint=facts["hint"])
-    message, hint, code = facts.pop("message"), facts.pop("hint"), facts.pop("code")
-    return _ERRORS.get(code, StorageError)(message, hint=hint, **facts)
 
 
 # -- the other process -----------------------------------------------------------------------------------------------

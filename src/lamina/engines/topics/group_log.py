@@ -10,19 +10,22 @@ One lock guards the topic and its groups. Lock order: that one, then those of ei
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from lamina.clock import Clock
 from lamina.engines import logged, loops
+from lamina.engines.elsewhere import Stopper
 from lamina.engines.journal import Journal, KeepsNothing
+from lamina.engines.topics import garbage, group_compaction, group_snapshot
 from lamina.engines.topics import group_codec as codec
-from lamina.engines.topics import group_snapshot
+from lamina.engines.topics.group_compaction import Task
 from lamina.engines.topics.group_snapshot import FRAME, Loader
 from lamina.engines.topics.group_state import State
 from lamina.engines.topics.ids import EntryId
-from lamina.errors import Corruption, LaminaError, RecordTooLarge, StorageError
+from lamina.errors import LaminaError, RecordTooLarge, StorageError
 from lamina.log import rewrite
 from lamina.log.commit import Committer
 from lamina.log.files import Files
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from lamina.engines.topics.topic import Topic
 
 _WORTH_IT: Final = MIB  # a log below this is not compacted
+_WORTH_A_PROCESS: Final = 4 * MIB  # nor one below this, if it takes a process of its own
 
 
 class _NoLog:
@@ -66,6 +70,8 @@ class GroupLog(logged.Logged):
         self._nothing: KeepsNothing = _NoLog()
         super().__init__(self._nothing, clock)
         self.lock = topic.lock
+        self.removal = threading.Lock()
+        """Held while a file is removed: building the state must not meet one that is just going. Taken last."""
         self.topic = topic
         self.folder = folder
         self.state = State()
@@ -74,6 +80,7 @@ class GroupLog(logged.Logged):
         self._open_log = open_log
         self._log: Log | None = None
         self._since = self._snapshot_bytes = 0
+        self._stopper = Stopper()
         self.delivered = self.redelivered = 0
         """Entries that consumers were given since it was opened: for the first time, and once more."""
         self.compactions = self.compacted_bytes = 0
@@ -151,16 +158,9 @@ class GroupLog(logged.Logged):
     # -- building the state ------------------------------------------------------------------------------------------
 
     def rebuild(self) -> None:
-        loader = Loader()
-        if self._log is not None:
-            for segment, batch in self._log.reader.batches():
-                for number in range(len(batch.times)):
-                    payload = batch.payload(number)
-                    if not segment.format.is_mark(payload):
-                        loader.take(payload, (segment.name.name, batch.record_offset(number)))
-        if loader.problem is not None:
-            error, (file, offset) = loader.problem
-            raise Corruption(file, offset, f"no record of a group: {error}") from error
+        with self.removal:
+            loader = Loader() if self._log is None else group_snapshot.load(self._log.reader.batches())
+        garbage.free(self.state.groups.values())
         self.state, self._since, self._snapshot_bytes = loader.state, loader.since, loader.snapshot_bytes
 
     def was_rebuilt(self) -> None:
@@ -221,33 +221,70 @@ class GroupLog(logged.Logged):
     # -- writing anew ------------------------------------------------------------------------------------------------
 
     def wants_compaction(self) -> bool:
-        return self._since > max(_WORTH_IT, 4 * self._snapshot_bytes)
+        if self._since <= max(_WORTH_IT, 4 * self._snapshot_bytes):
+            return False
+        with self.lock:
+            return self._since > _WORTH_A_PROCESS or group_snapshot.is_small(self.state)
 
-    def compact(self) -> int:
+    def compact(self, stopper: Stopper | None = None) -> int:
         """Write the groups anew and remove the files from before. Returns how many went.
 
-        Durability: nothing is removed before what stands in for it is synced. Raises: DiskFull, DiskError, LogFailed.
+        Commands go on meanwhile: the lock is held for no more than a snapshot of few entries takes. One of many is made
+        from the files, in a process of its own (group_compaction.py).
+        Durability: nothing is removed before what stands in for it is synced.
+        Raises: DiskFull, DiskError, LogFailed; Corruption; Stopped when it was given up. Nothing is lost then.
         """
+        self._stopper = stopper = stopper or Stopper()
         with self.lock:
-            self._freshen()
             log = self._log
-            if log is None:
+            if log is None or self.topic.is_closing:
                 return 0
-            self._sync()
-            log.rotate()
-            # Invariant: the snapshot begins a file of its own, so that all before it may go.
-            assert log.readable is None or log.readable[1] is None
-            old = log.reader.segments()
-            before, size = self._since + self._snapshot_bytes, 0
-            for record in group_snapshot.records(self.state):
-                self._append(record)
-                size += len(record) + FRAME
-            self._sync()
-            self._since, self._snapshot_bytes = 0, size
-            self.compactions += 1
-            self.compacted_bytes += max(before - size, 0)
+            self._freshen()
+            self.push()
+        log.rotate()  # so that what came before is in files that go
+        with self.lock:
+            start, end = self._make_room()
+            since, rebuilds = self._since, self.rebuilds
+            before = since + self._snapshot_bytes
+            snapshot = [*group_snapshot.records(self.state)] if group_snapshot.is_small(self.state) else None
+        self._sync()
+        log.rotate()
+        files = [name for name in log.reader.segments() if name.number < start]
+        # Invariant: nothing is written any more to the file that gets the snapshot.
+        assert log.readable is None or log.readable[1] is None or log.readable[0] > files[-1]
+        *old, written = (name.name for name in files)
+        task = Task(self.folder, (*old, written), start, end, self._max_payload)
+        if snapshot is None:
+            size = group_compaction.stage_elsewhere(self._files, task, stopper)
+        else:
+            size = group_compaction.stage(self._files, task, snapshot, lambda: stopper.is_stopped)
+        try:
+            rewrite.put_in_place(self._files, self.folder, written, task.staged)
+        except BaseException:
+            group_compaction.discard(self._files, task)
+            raise
         for name in old:
             # One by one, each removal synced: of files named by time, none may be missing between two others.
-            with self.lock:  # a rebuild must not meet one that is just going
-                rewrite.remove(self._files, self.folder, [name.name])
+            with self.removal:
+                rewrite.remove(self._files, self.folder, [name])
+        with self.lock:
+            if self.rebuilds == rebuilds:  # else it was counted anew
+                self._since -= since
+                self._snapshot_bytes = size
+            self.compactions += 1
+            self.compacted_bytes += max(before - size, 0)
         return len(old)
+
+    def _make_room(self) -> tuple[int, int]:
+        """Leave positions free for a snapshot of what is known now. Returns the first, and the one behind the last.
+
+        A record stands on either side, so that both the file and the log know that they reach that far.
+        """
+        self._append(codec.encode_begin())
+        self.push()
+        start = self.journal.leave(group_compaction.room_for(self._since + self._snapshot_bytes))
+        return start, self._append(codec.encode_begin()) - 1  # a mark of the kernel may stand before a record
+
+    def give_up(self) -> None:
+        """Have the compaction that is going on come to an end soon."""
+        self._stopper.stop()

@@ -1,4 +1,4 @@
-"""The groups of a topic as they are, written anew, so that what came before in their log may go.
+"""The groups of a topic as they are, written anew, so that what came before in their log may go (group_compaction.py).
 
 A snapshot is records of kinds of its own. Replay builds what they say beside the state, and takes it over at the last
 of them. Any other record in between, or the end of the log, means that it never became whole: then it was for nothing.
@@ -9,17 +9,23 @@ groups that are not there: what is wrong with them counts only if no whole snaps
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lamina.engines.topics import group_codec as codec
 from lamina.engines.topics.codec import BadRecord, Items
 from lamina.engines.topics.group_codec import Claimed
 from lamina.engines.topics.group_state import Consumer, Group, State
+from lamina.errors import Corruption
+
+if TYPE_CHECKING:
+    from lamina.log.reader import Segment
+    from lamina.log.scan import Batch
 
 CHUNK: Final = 1000  # entries in a record
 FRAME: Final = 20  # bytes that a record takes beside its payload, nearly
+_FEW: Final = 2000  # groups, consumers and pending entries: written in some milliseconds
 
 Place = tuple[str, int]
 """File and offset."""
@@ -38,6 +44,30 @@ def records(state: State) -> Iterator[bytes]:
                 count += len(chunk)
                 yield codec.encode_pending(chunk)
     yield codec.encode_end(len(state.groups), count)
+
+
+def is_small(state: State) -> bool:
+    """All records of a snapshot can be made at once, and nobody notices."""
+    count = len(state.groups)
+    for group in state.groups.values():
+        if count > _FEW:
+            break
+        count += len(group.consumers) + len(group.pending)
+    return count <= _FEW
+
+
+def load(batches: Iterable[tuple[Segment, Batch]], before: int | None = None) -> Loader:
+    """What the records of a log come to, or those of them before a time. Raises: Corruption, if that is no state."""
+    loader = Loader()
+    for segment, batch in batches:
+        for number, time_ns in enumerate(batch.times):
+            payload = batch.payload(number)
+            if (before is None or time_ns < before) and not segment.format.is_mark(payload):
+                loader.take(payload, (segment.name.name, batch.record_offset(number)))
+    if loader.problem is not None:
+        error, (file, offset) = loader.problem
+        raise Corruption(file, offset, f"no record of a group: {error}") from error
+    return loader
 
 
 class Loader:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from lamina.engines.topics import group_codec as codec
 from lamina.engines.topics.codec import BadRecord, Items
 from lamina.engines.topics.group_codec import Claimed
-from lamina.engines.topics.id_list import IdList
 from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.sorted_list import SortedList
 
 
 class Pending:
@@ -29,16 +29,11 @@ class Consumer:
 
     __slots__ = ("ids", "name", "seen")
 
-    def __init__(self, name: bytes, seen: int, pending: dict[EntryId, Pending]) -> None:
+    def __init__(self, name: bytes, seen: int) -> None:
         self.name = name
         self.seen = seen
         """When it last took something or tried to, in ms."""
-
-        def is_mine(id: EntryId) -> bool:
-            entry = pending.get(id)
-            return entry is not None and entry.consumer is self
-
-        self.ids = IdList(is_mine)
+        self.ids: SortedList[EntryId] = SortedList()
         """What is pending for it."""
 
 
@@ -55,14 +50,14 @@ class Group:
         """The last id was given by a client when the topic had not come to it yet."""
         self.consumers: dict[bytes, Consumer] = {}
         self.pending: dict[EntryId, Pending] = {}
-        self.ids = IdList(self.pending.__contains__)
+        self.ids: SortedList[EntryId] = SortedList()
         """Of ``pending``, in order."""
 
     def see(self, name: bytes, time: int) -> Consumer:
         """The consumer of that name, made if need be."""
         consumer = self.consumers.get(name)
         if consumer is None:
-            consumer = self.consumers[name] = Consumer(name, time, self.pending)
+            consumer = self.consumers[name] = Consumer(name, time)
         consumer.seen = time
         return consumer
 
@@ -77,7 +72,7 @@ class Group:
         known.time, known.deliveries = time, deliveries
         if known.consumer is not consumer:
             former, known.consumer = known.consumer, consumer
-            former.ids.discard()
+            former.ids.remove(id)
             consumer.ids.add(id)
 
     def drop(self, ids: Sequence[EntryId]) -> None:
@@ -85,14 +80,16 @@ class Group:
         for id in ids:
             known = self.pending.pop(id, None)
             if known is not None:
-                self.ids.discard()
-                known.consumer.ids.discard()
+                self.ids.remove(id)
+                known.consumer.ids.remove(id)
 
     def delete_consumer(self, name: bytes) -> None:
-        consumer = self.consumers.get(name)
+        """With what is pending for it."""
+        consumer = self.consumers.pop(name, None)
         if consumer is not None:
-            self.drop(list(consumer.ids.since()))
-            del self.consumers[name]
+            for id in consumer.ids.since():
+                del self.pending[id]
+            self.ids.remove_all(consumer.ids.since())
 
     def oldest_needed(self) -> EntryId:
         """The first entry that somebody of the group may yet ask for."""
@@ -160,8 +157,9 @@ class State:
         group = self.groups[name]
         group.last_id, group.read, group.is_ahead = last, read, is_ahead
 
-    def destroy(self, name: bytes) -> None:
-        del self.groups[name]
+    def destroy(self, name: bytes) -> Group:
+        """What it was, which may be large (garbage.py)."""
+        return self.groups.pop(name)
 
     def deliver(
         self, group: Group, consumer: bytes, time: int, last: EntryId, read: int | None, ids: Sequence[EntryId]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from lamina.engines.topics import garbage, group_lag, ids
 from lamina.engines.topics import group_codec as codec
-from lamina.engines.topics import group_lag, ids
 from lamina.engines.topics.group_claims import ClaimOptions, Plan, plan_autoclaim, plan_claim
 from lamina.engines.topics.group_codec import Claimed
 from lamina.engines.topics.group_log import GroupLog
@@ -95,7 +95,7 @@ class Groups(GroupLog):
             if name not in self.state.groups:
                 return False, 0
             position = self._write(codec.encode_destroyed(name))
-            self.state.destroy(name)
+            garbage.free([self.state.destroy(name)])
             self.topic.tell_all()
             return True, position
 

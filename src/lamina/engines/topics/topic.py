@@ -175,6 +175,8 @@ class Topic(logged.Logged):
     def close(self) -> None:
         """Write and sync everything. Raises: what kept records out of a log; both are closed all the same."""
         self.is_closing = True
+        if self._groups is not None:
+            self._groups.give_up()
         with self.at_work, Teardown(self.folder) as teardown:
             if self._groups is not None:
                 teardown.step(self._groups.close)

@@ -11,15 +11,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from lamina.engines.elsewhere import Stopper
 from lamina.engines.topics.retention import Retention, Retentions, parse
 from lamina.engines.topics.shedding import Shed, Shedder
 from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.topics import Topics
 from lamina.engines.topics.why import WhyReport, why
-from lamina.errors import LogClosed
+from lamina.errors import LogClosed, Stopped
 from lamina.log.measured import Work
 from lamina.log.writer import Log
 from lamina.units import MIB
@@ -68,11 +70,12 @@ class Upkeep:
         self._topics = topics
         self._every_s = every_s
         self._cares: dict[Topic, _Care] = {}
-        self._lock = threading.Lock()  # guards it
+        self._lock = threading.Lock()  # guards it, and what gives up the compaction that is going on
         self.shed_work = Work()
         """What retention let go."""
         self._sweep_at = 0.0
         self._stop = threading.Event()
+        self._stopper = Stopper()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -80,8 +83,10 @@ class Upkeep:
         self._thread.start()
 
     def stop(self) -> None:
-        """Return when the work at hand is done."""
-        self._stop.set()
+        """Return when the work at hand is done. What takes long is given up."""
+        with self._lock:
+            self._stop.set()
+            self._stopper.stop()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -127,9 +132,12 @@ class Upkeep:
             care.not_before = self._topics.clock.monotonic() + _LEFT_ALONE_S
 
     def _compact(self, topic: Topic) -> None:
-        with topic.at_work:
-            if not topic.is_closing:
-                topic.groups.compact()
+        with self._lock:
+            stopper = self._stopper = Stopper()
+            if self._stop.is_set():
+                return
+        with topic.at_work, suppress(Stopped):
+            topic.groups.compact(stopper)
 
     def _is_out_of_room(self) -> bool:
         reserve = self._topics.reserve

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from lamina.engines.topics import checkpoint, group_lag, ids
 from lamina.engines.topics.finding import Finder
-from lamina.engines.topics.group_snapshot import Loader
+from lamina.engines.topics.group_snapshot import load
 from lamina.engines.topics.group_state import Group, State
 from lamina.engines.topics.ids import EntryId, ms_of
 from lamina.engines.topics.topic import GROUPS
-from lamina.errors import Corruption
 from lamina.log.files import Files, join
 from lamina.log.naming import TIMED
 from lamina.log.reader import Reader
@@ -46,16 +45,7 @@ def _groups(files: Files, folder: str, max_payload: int) -> State:
         files.list(folder)
     except FileNotFoundError:  # most topics have none
         return State()
-    loader = Loader()
-    for segment, batch in Reader(folder, family=TIMED, files=files, max_payload=max_payload).batches():
-        for number in range(len(batch.times)):
-            payload = batch.payload(number)
-            if not segment.format.is_mark(payload):
-                loader.take(payload, (segment.name.name, batch.record_offset(number)))
-    if loader.problem is not None:
-        error, (file, offset) = loader.problem
-        raise Corruption(file, offset, f"no record of a group: {error}") from error
-    return loader.state
+    return load(Reader(folder, family=TIMED, files=files, max_payload=max_payload).batches()).state
 
 
 def _of_one(topic: _Closed, group: Group) -> GroupGlimpse:

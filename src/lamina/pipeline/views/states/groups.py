@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lamina.engines.topics import group_lag
-from lamina.engines.topics.group_snapshot import Loader
+from lamina.engines.topics.group_snapshot import load
 from lamina.engines.topics.group_state import Group, State
-from lamina.errors import Corruption
 from lamina.log.files import Files
 from lamina.log.naming import TIMED
 from lamina.log.reader import Reader
@@ -141,17 +140,8 @@ class _TopicLogs(StateView):
 
 def fold(disk: Files, log: Log) -> State:
     """The groups as they were. Raises: Corruption, WrongFormat, DiskError."""
-    loader = Loader()
     with Frozen(disk, log.place, log.files, log.as_of_ns) as pinned:
-        for segment, batch in Reader(pinned.folder, family=TIMED, files=pinned.files).batches():
-            for number in range(len(batch.times)):
-                payload = batch.payload(number)
-                if not segment.format.is_mark(payload):
-                    loader.take(payload, (segment.name.name, batch.record_offset(number)))
-    if loader.problem is not None:
-        error, (file, offset) = loader.problem
-        raise Corruption(file, offset, f"no record of a group: {error}") from error
-    return loader.state
+        return load(Reader(pinned.folder, family=TIMED, files=pinned.files).batches()).state
 
 
 def _lag(topic: Folded, group: Group) -> int | None:

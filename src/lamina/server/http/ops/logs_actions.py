@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lamina.engines.elsewhere import Stopper
 from lamina.errors import BadOption, Busy
 from lamina.server.http.operations import Plan
 from lamina.server.http.ops import logs_desk, logs_store, logs_verify
@@ -202,9 +203,10 @@ def plan_compact(inside: Inside, ref: Ref) -> Plan:
 def compact(inside: Inside, ref: Ref, work: Running) -> str:
     """Raises: Stopped; StorageError: then all is as it was."""
     if ref.kind == names.GROUPS:
-        topic = names.topic_of(inside, ref)
+        topic, stopper = names.topic_of(inside, ref), Stopper()
+        work.cancel, work.can_stop = stopper.stop, True
         with topic.at_work:
-            removed = 0 if topic.is_closing else topic.groups.compact()
+            removed = topic.groups.compact(stopper)
         return f"wrote the groups anew, and removed {removed} files"
     store = names.is_open(inside.find_store())
     work.cancel, work.can_stop = store.cancel_compaction, True
