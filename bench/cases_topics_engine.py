@@ -64,7 +64,7 @@ def _pass_on(topic: Topic) -> int:
     shown = groups.deliver(GROUP, CONSUMER, DELIVERED)
     topic.settle(shown.topic_position)
     groups.settle(shown.position)
-    count, position = groups.ack(GROUP, [id for id, _ in shown.entries])
+    count, position = groups.ack(GROUP, [id for id, _ in shown.records])
     groups.settle(position)
     return count
 

@@ -106,3 +106,34 @@ def test_the_same_are_picked(payloads: list[bytes], start: ids.EntryId, end: ids
     for first in range(len(payloads)):
         places = (memoryview(data), offsets, lengths, first)
         assert outcome(compiled.run_from, *places) == outcome(plain.run_from, *places)
+
+
+@given(
+    st.lists(st.one_of(records, others, spoiled()), max_size=12),
+    st.lists(some_ids, max_size=6),
+    st.sets(st.integers(0, 11)),
+    st.integers(0, 3),
+)
+def test_the_same_that_are_wanted_are_picked(
+    payloads: list[bytes], beside: list[ids.EntryId], which: set[int], first: int
+) -> None:
+    offsets, lengths, data = array("q"), array("q"), bytearray(b"--")
+    for payload in payloads:
+        offsets.append(len(data))
+        lengths.append(len(payload))
+        data += payload + b"-"
+    known = [outcome(plain.entry_id, payload) for number, payload in enumerate(payloads) if number in which]
+    wanted = sorted({*beside, *(id for id in known if isinstance(id, int))})
+    words = (memoryview(data), offsets, lengths, wanted, min(first, len(wanted)))
+    assert outcome(compiled.pick_wanted, *words) == outcome(plain.pick_wanted, *words)
+    in_order = sorted({id: record for record in payloads if type(id := outcome(plain.entry_id, record)) is int}.items())
+    offsets, lengths, data = array("q"), array("q"), bytearray()
+    for _, payload in in_order:
+        offsets.append(len(data))
+        lengths.append(len(payload))
+        data += payload
+    words = (memoryview(data), offsets, lengths, wanted, 0)
+    found, done, last = plain.pick_wanted(*words)
+    assert (found, done, last) == compiled.pick_wanted(*words)
+    assert found == {id: record for id, record in in_order if id in wanted}
+    assert done == len([id for id in wanted if in_order and id <= in_order[-1][0]])

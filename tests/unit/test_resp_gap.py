@@ -236,14 +236,33 @@ async def test_a_group_that_is_told_of_a_gap_is_given_no_entries_of_another_topi
 # -- the thread of retention -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", ["_read", "_shown"])
 @in_loop
-async def test_nothing_goes_between_looking_for_a_gap_and_reading(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_is_overtaken_while_it_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab()
+    caller = lab.caller()
+    await add(caller, 1, 2, 3)
+    topic = lab.topic("a")
+    look = topic.looked_at
+
+    def look_and_lose(*words: Any) -> Any:
+        found = look(*words)
+        assert shed(lab).entries == 3
+        return found
+
+    monkeypatch.setattr(topic, "looked_at", look_and_lose)
+    assert await caller.ask_one("XREAD STREAMS a 1-1") == GAP
+    assert topic.counts.read == 0
+
+
+@in_loop
+async def test_nothing_goes_between_looking_for_a_gap_and_reading_for_who_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Retention takes the lock of the topic when it lets go."""
     lab = Lab()
     caller, reader = lab.caller(), lab.caller()
     await add(caller, 1)
-    lock, read, was_free = lab.topic("a").lock, getattr(stream_reading, part), []
+    lock, read, was_free = lab.topic("a").lock, stream_reading._shown, []
 
     def try_lock() -> None:
         was_free.append(lock.acquire(blocking=False))
@@ -256,7 +275,7 @@ async def test_nothing_goes_between_looking_for_a_gap_and_reading(part: str, mon
         other.join()
         return read(*words, **more)
 
-    monkeypatch.setattr(stream_reading, part, look_and_read)
+    monkeypatch.setattr(stream_reading, "_shown", look_and_read)
     assert await reader.ask("XREAD BLOCK 0 STREAMS a 1-1") == []
     await add(caller, 2)
     assert reader.got() == [shown(2)]

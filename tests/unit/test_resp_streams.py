@@ -212,13 +212,13 @@ def test_about_minid_looks_at_entries_as_seldom_as_a_node_is_full(
 ) -> None:
     add(session, "1-0")
     topic = topic_of(session)
-    looked, read = [], topic.read
+    looked, look = [], topic.looked_at
 
     def counted(*args: Any) -> Any:
         looked.append(topic.state.added)
-        return read(*args)
+        return look(*args)
 
-    monkeypatch.setattr(topic, "read", counted)
+    monkeypatch.setattr(topic, "looked_at", counted)
     for number in range(2, 251):
         ask(session, "XADD", "s", "MINID", "~", 2, f"{number}-0", "f", "v")
     assert looked == [100, 200]

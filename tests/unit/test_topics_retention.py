@@ -399,7 +399,7 @@ def test_what_others_trim_and_add_meanwhile_is_counted_once(monkeypatch: pytest.
 def test_a_reader_that_has_a_file_open_finishes_it() -> None:
     lab = Lab()
     parts = lab.fill(3)
-    following = lab.topic._finder.entries(ids.FIRST, ids.LAST)
+    following = lab.topic._contents._finder.entries(ids.FIRST, ids.LAST)
     assert next(following).id == parts[0][0]
     lab.shed("length:0")
     assert [found.id for found in islice(following, 2)] == parts[0][1:]
@@ -408,9 +408,9 @@ def test_a_reader_that_has_a_file_open_finishes_it() -> None:
 def test_entries_are_found_also_when_a_file_vanishes_under_the_search() -> None:
     lab = Lab()
     parts = lab.fill(6)
-    names = lab.topic._finder._reader.segments()
+    names = lab.topic._contents._finder._reader.segments()
     lab.shed("length:4")
-    place = lab.topic._finder._locate(names, parts[5][1])
+    place = lab.topic._contents._finder._locate(names, parts[5][1])
     assert place is not None and names[place.file].number <= names[5].number
     assert place.file == 5
 

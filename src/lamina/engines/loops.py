@@ -11,6 +11,7 @@ Compiled as it stands (setup.py), and run as plain Python where it is not.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 
@@ -29,6 +30,15 @@ def must_wait() -> None:
     """What comes next may wait for the disk. Raises: MustWait where a loop runs this; then nothing may be changed."""
     if _thread.is_at_once:
         raise MustWait
+
+
+def make_way() -> None:
+    """Between two pieces of what takes long, without the lock: whoever waits for it gets it only if others run as well.
+
+    Raises: MustWait where a loop runs this: it is too long for that. Then nothing may be changed.
+    """
+    must_wait()
+    time.sleep(0)
 
 
 def is_at_once() -> bool:

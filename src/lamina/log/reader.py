@@ -266,7 +266,7 @@ class Reader:
         if index is not None and (index.bytes > segment.end or not indexes.has_points_in(index, file)):
             index = None
         if index is None:
-            index = indexes.load(self.files, self.folder, name, file)
+            index = indexes.load(self.files, self.folder, name, file, may_end_early=segment.is_newest)
         if index is None or index.bytes > segment.end:
             index = Index()
         if index.bytes < segment.end:

@@ -47,6 +47,8 @@ def _uvarint_size(number: int) -> int:
 class FileScan:
     """Iterates over the batches of a file. When it is done, ``stop`` and ``why`` say where and why it ended.
 
+    Who sets ``stop`` to where a later record begins has the next batch begin there.
+
     Only bytes before ``end`` (default: the size of the file now) are looked at, so a file that grows meanwhile
     gives a whole prefix.
     """

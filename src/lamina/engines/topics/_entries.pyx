@@ -260,3 +260,35 @@ def pick(const uint8_t[:] data, const long long[:] offsets, const long long[:] l
             found.append(PyBytes_FromStringAndSize(<const char *> payload, length))
             last = at
     return found, last, count, False
+
+
+def pick_wanted(const uint8_t[:] data, const long long[:] offsets, const long long[:] lengths, object wanted,
+                Py_ssize_t first):
+    cdef Items items
+    cdef uint64_t ms, sequence, next_ms, next_sequence
+    cdef Py_ssize_t at, count = len(offsets), length, last = -1
+    cdef const uint8_t *payload
+    cdef int kind
+    cdef list ids = wanted if type(wanted) is list else list(wanted)
+    cdef Py_ssize_t most = len(ids)
+    cdef dict found = {}
+    if first < most:
+        next_ms, next_sequence = ids[first] >> SHIFT, ids[first] & SEQUENCE
+    for at in range(count):
+        if first == most:
+            break
+        payload, length = &data[0] + offsets[at], lengths[at]
+        kind = begin_entry(&items, payload, length, &ms, &sequence)
+        if kind < 0:
+            raise BadRecord("no id where one has to be")
+        if kind == 0:
+            continue
+        while next_ms < ms or (next_ms == ms and next_sequence <= sequence):
+            if next_ms == ms and next_sequence == sequence:
+                found[ids[first]] = PyBytes_FromStringAndSize(<const char *> payload, length)
+                last = at
+            first += 1
+            if first == most:
+                break
+            next_ms, next_sequence = ids[first] >> SHIFT, ids[first] & SEQUENCE
+    return found, first, last

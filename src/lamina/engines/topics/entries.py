@@ -95,3 +95,28 @@ def pick(
             found.append(payload)
             last = at
     return found, last, len(offsets), False
+
+
+def pick_wanted(
+    data: memoryview, offsets: Sequence[int], lengths: Sequence[int], wanted: Sequence[EntryId], first: int
+) -> tuple[dict[EntryId, bytes], int, int]:
+    """The entries of a batch with ids that are ``wanted``: a list in order, looked at from its number ``first`` on.
+
+    Returns their payloads; the number of the first id that is larger than all of the batch; and the number of the last
+    record that was picked, -1 if none was. Raises: BadRecord.
+    """
+    found: dict[EntryId, bytes] = {}
+    last = -1
+    for at, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
+        if first == len(wanted):
+            break
+        payload = bytes(data[offset : offset + length])
+        id = entry_id(payload)
+        if id is None:
+            continue
+        while first < len(wanted) and wanted[first] <= id:
+            if wanted[first] == id:
+                found[id] = payload
+                last = at
+            first += 1
+    return found, first, last

@@ -139,7 +139,7 @@ class Feed:
 
     def _fetch_own(self, topic: Topic, after: EntryId) -> None:
         shown = topic.groups.history(self._group, self._consumer, after, self._batch)
-        self._own = shown.entries[-1][0] if shown.entries else None
+        self._own = shown.records[-1][0] if shown.records else None
         self._keep(topic, shown)
 
     def _fetch_idle(self, topic: Topic, idle_ms: int) -> None:
@@ -169,7 +169,7 @@ class Feed:
                 self._accept = self._skip_removed
                 return
             shown = topic.groups.deliver(self._group, self._consumer, self._batch)
-            if not shown.entries:
+            if not shown.records:
                 topic.waiters[tell] = None
                 self._waits_at = topic
             self._keep(topic, shown)
@@ -183,9 +183,10 @@ class Feed:
 
     def _keep(self, topic: Topic, shown: Shown) -> None:
         """Take what was shown. What is pending and was removed is told; what was deleted is not."""
-        self._ready.extend((id, flat) for id, flat in shown.entries if flat is not None)
+        entries = shown.entries
+        self._ready.extend((id, flat) for id, flat in entries if flat is not None)
         self._unsettled = (topic, shown.topic_position, shown.position)
-        gone = [*shown.gone, *(id for id, flat in shown.entries if flat is None)]
+        gone = [*shown.gone, *(id for id, flat in entries if flat is None)]
         if not gone:
             return
         removed = [id for id in gone if id <= topic.state.trimmed_to]

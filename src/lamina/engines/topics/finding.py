@@ -6,25 +6,28 @@ bisection over its points, reading one record at each that is asked. What a poin
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import sys
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from lamina.engines import loops
-from lamina.engines.topics.entries import entry_id, pick
+from lamina.engines.topics.entries import entry_id, pick, pick_wanted
 from lamina.engines.topics.ids import EntryId, ms_of
 from lamina.errors import BadTopic, Corruption
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index
-from lamina.log.naming import FileName
-from lamina.log.reader import Reader, Segment
+from lamina.log.naming import FileName, follows
+from lamina.log.reader import Reader, Segment, attested_at_head, check_reaches, check_whole
 from lamina.log.scan import HEADER_SIZE, WINDOW, Batch, FileScan, read_whole
 from lamina.units import MIB
 
 MOST_BYTES: Final = 256 * MIB
 """Of entries that are read at once: what is read has to be in memory."""
+ENOUGH: Final = 4 * MIB
+"""Of files that are read while others wait for the topic: then it is their turn."""
 _MOST_KNOWN: Final = 100_000  # points
 _MOST_READERS: Final = 1000  # of whom it is remembered where they go on
 _FEW: Final = 1000  # entries for which a small part of a file will do
@@ -52,10 +55,11 @@ class Finder:
 
     def records(
         self, start: EntryId, end: EntryId, most: int, has: Callable[[EntryId], bool] | None = None
-    ) -> tuple[list[bytes], int]:
+    ) -> tuple[list[bytes], int, EntryId | None]:
         """The entries in the files with ids from ``start`` to ``end``, as records, at most so many; and the position of
         the last one. ``has`` tells which of them are there, if some are not.
 
+        It ends once ENOUGH was read: the third is the id behind which it goes on then, else None.
         Raises: Corruption, DiskError; BadRecord.
         """
         loops.must_wait()
@@ -68,15 +72,17 @@ class Finder:
             some, last, looked, is_over = pick(batch.data, batch.offsets, batch.lengths, start, end, left, has)
             if some:
                 found += some
-                size += sum(map(len, some))
                 position = batch.times[last]
-                check_size(size)
             if len(found) == most:
-                self._remember(found[-1], segment, batch, looked)
+                self._remember(entry_id(found[-1]), segment, batch, looked)
                 break
             if is_over:
                 break
-        return found, position
+            size += batch.end - batch.base
+            if size >= ENOUGH and (reached := _last_id(batch)) is not None:
+                self._remember(reached, segment, batch, len(batch.times))
+                return found, position, reached
+        return found, position, None
 
     def _names(self) -> list[FileName]:
         """Of all files; perhaps of some that are gone, in which nobody looks for anything any more."""
@@ -97,8 +103,7 @@ class Finder:
         place = self._locate(names, start)
         return None if place is None else (names[place.file], place.offset)
 
-    def _remember(self, last: bytes, segment: Segment, batch: Batch, looked: int) -> None:
-        id = entry_id(last)
+    def _remember(self, id: EntryId | None, segment: Segment, batch: Batch, looked: int) -> None:
         if id is not None:
             offset = batch.record_offset(looked) if looked < len(batch.times) else batch.end
             self._behind[EntryId(id + 1)] = segment.name, offset
@@ -121,27 +126,125 @@ class Finder:
                         return
                     yield Found(id, batch.times[number], payload)
 
-    def backwards(self, start: EntryId, end: EntryId) -> Iterator[Found]:
-        """The same, newest first."""
+    def newest(
+        self, start: EntryId, end: EntryId, most: int, has: Callable[[EntryId], bool] | None = None
+    ) -> tuple[list[bytes], int, EntryId | None]:
+        """The entries in the files with ids from ``start`` to ``end``, newest first, as records, at most so many; and
+        the position of the first of them. ``has`` as in ``records``.
+
+        It ends once ENOUGH was read: the third is the id in front of which it goes on then, else None.
+        Raises: Corruption, DiskError; BadRecord.
+        """
         loops.must_wait()
+        found: list[bytes] = []
+        position = size = 0
+        for segment, begin, until in self._pieces_back(end):
+            some, newest, oldest = _pick_back(segment, begin, until, start, end, has)
+            found += some[: most - len(found)]
+            position = max(position, newest)
+            size += until - begin
+            if len(found) == most or (oldest is not None and oldest <= start):
+                break
+            if size >= ENOUGH and oldest is not None:
+                return found, position, oldest
+        return found, position, None
+
+    def _pieces_back(self, end: EntryId) -> Iterator[tuple[Segment, int, int]]:
+        """The parts of files between the points of their indexes, from the one that has ``end`` in it backwards."""
         names = self._names()
         place = self._locate(names, end)
         if place is None:
             return
         points: int | None = place.point + 1
+        later: Segment | None = None
         for number in range(place.file, -1, -1):
             segment = self._reader.open(names[number], is_newest=number == len(names) - 1)
             if segment is None:
                 continue
             try:
-                for piece in reversed(self._reader.index_of(segment).ranges()[:points]):
-                    found = read_piece(segment, *piece)
-                    yield from (entry for entry in reversed(found) if start <= entry.id <= end)
-                    if found and found[0].id < start:
-                        return
+                index = self._index_of(segment)
+                if later is not None and later.attested is not None and follows(segment.name, later.name):
+                    check_reaches(segment, index.last_data, later.attested)
+                for piece in reversed(index.ranges()[:points]):
+                    yield segment, *piece
+                segment.attested = attested_at_head(segment, self._reader.max_payload)
             finally:
                 segment.file.close()
-            points = None
+            later, points = segment, None
+
+    def by_id(self, wanted: Sequence[EntryId]) -> tuple[dict[EntryId, bytes], int, int]:
+        """The entries in the files with these ids, which are different ones in order, as records; and the position of
+        the last one. Parts of files in which none of them can be are jumped over by the index.
+
+        It ends once ENOUGH was read: the third is how many of the ids were looked for.
+        Raises: Corruption, DiskError; BadRecord.
+        """
+        loops.must_wait()
+        names = self._names()
+        found: dict[EntryId, bytes] = {}
+        position = size = done = 0
+        while done < len(wanted) and size < ENOUGH:
+            number = self._file_of(names, wanted[done])
+            later = self._first_behind(names, -1 if number is None else number)
+            limit = len(wanted) if later is None else bisect_left(wanted, later, done)
+            segment = None
+            if number is not None:
+                segment = self._reader.open(names[number], is_newest=number == len(names) - 1)
+            if number is None or segment is None:
+                done = limit
+                continue
+            try:
+                index = self._reader.index_of(segment)
+                begin = index.offsets[max(self._point_of(segment, index, wanted[done]), 0)]
+                is_dense = (limit - done) * _WINDOW > segment.end - begin
+                scan = FileScan(segment.file, begin, segment.end, window=WINDOW if is_dense else _WINDOW)
+                for batch in scan:
+                    some, done, last = pick_wanted(batch.data, batch.offsets, batch.lengths, wanted, done)
+                    if some:
+                        found.update(some)
+                        position = batch.times[last]
+                    size += batch.end - batch.base
+                    if done >= limit or size >= ENOUGH:
+                        break
+                    leap = self._leap(segment, index, batch, wanted[done])
+                    if leap is not None and scan.why <= Stop.TRUNCATED:
+                        scan.stop = leap
+                else:
+                    self._reader.check_stop(segment, scan)
+                    self._check_end(names, number, segment, index)
+                    done = limit
+            finally:
+                segment.file.close()
+        return found, position, done
+
+    def _leap(self, segment: Segment, index: Index, batch: Batch, id: EntryId) -> int | None:
+        """Where in the file to go on behind a batch to an entry that is far away; None: right behind it."""
+        first, last = _first_id(batch), _last_id(batch)
+        if first is None or last is None or id - last <= last - first:
+            return None
+        low = bisect_left(index.offsets, batch.end)
+        point = self._point_of(segment, index, id, low)
+        return index.offsets[point] if point >= low else None
+
+    def _check_end(self, names: list[FileName], number: int, segment: Segment, index: Index) -> None:
+        """Raises: Corruption if the file has lost its end."""
+        for name in names[number + 1 : number + 2]:
+            following = self._reader.open(name, is_newest=number + 2 == len(names))
+            if following is not None:
+                try:
+                    check_whole(segment.name, segment.end, index.last_data, following, self._reader.max_payload)
+                finally:
+                    following.file.close()
+
+    def _index_of(self, segment: Segment) -> Index:
+        """Of all of a file, for who does not read it to its end. Raises: Corruption."""
+        index = self._reader.index_of(segment)
+        if index.bytes < segment.end:
+            rest = FileScan(segment.file, index.bytes, segment.end)
+            for _ in rest:
+                pass
+            self._reader.check_stop(segment, rest, index.last_data)
+        return index
 
     # -- where an id is ----------------------------------------------------------------------------------------------
 
@@ -150,6 +253,11 @@ class Finder:
 
         A point behind which its file has no entry counts as one past the id: reading then begins earlier, that is all.
         """
+        number = self._file_of(names, id)
+        return None if number is None else self._locate_in(names, number, id)
+
+    def _file_of(self, names: list[FileName], id: EntryId) -> int | None:
+        """The last file whose first entry is not past ``id``."""
         low, high = 0, len(names)
         best: int | None = None
         while low < high:
@@ -162,7 +270,12 @@ class Finder:
                 best, low = (best if first is _GONE else at), at + 1
             else:
                 high = middle
-        return None if best is None else self._locate_in(names, best, id)
+        return best
+
+    def _first_behind(self, names: list[FileName], number: int) -> EntryId | None:
+        """The id of the first entry behind a file."""
+        firsts = (self._first_of(names, later) for later in range(number + 1, len(names)))
+        return next((first for first in firsts if not isinstance(first, _Nowhere)), None)
 
     def _first_of(self, names: list[FileName], number: int) -> EntryId | _Nowhere:
         """The id of the first entry of a file."""
@@ -191,21 +304,26 @@ class Finder:
             return None
         try:
             index = self._reader.index_of(segment)
-            low, high, step = 0, len(index.times), 1
-            # Ids and positions are both times, nearly always: begin where the id would be then, and look around there.
-            middle = max(bisect_right(index.times, ms_of(id) * 1_000_000) - 1, 0)
-            while low < high:
-                if not low <= middle < high:
-                    middle = (low + high) // 2
-                found = self._entry_at(segment, index, middle)
-                if found is None or found > id:
-                    high, middle = middle, middle - step
-                else:
-                    low, middle = middle + 1, middle + step
-                step *= 2
-            return _Place(number, low - 1, index.offsets[low - 1]) if low else _Place(number, 0, HEADER_SIZE)
+            point = self._point_of(segment, index, id)
+            return _Place(number, point, index.offsets[point]) if point >= 0 else _Place(number, 0, HEADER_SIZE)
         finally:
             segment.file.close()
+
+    def _point_of(self, segment: Segment, index: Index, id: EntryId, low: int = 0) -> int:
+        """The last point of a file whose entry is not past ``id``; one before ``low`` if none from there on is."""
+        high, step = len(index.times), 1
+        # Ids and positions are both times, nearly always: begin where the id would be then, and look around there.
+        middle = max(bisect_right(index.times, ms_of(id) * 1_000_000) - 1, low)
+        while low < high:
+            if not low <= middle < high:
+                middle = (low + high) // 2
+            found = self._entry_at(segment, index, middle)
+            if found is None or found > id:
+                high, middle = middle, middle - step
+            else:
+                low, middle = middle + 1, middle + step
+            step *= 2
+        return low - 1
 
     def _entry_at(self, segment: Segment, index: Index, point: int) -> EntryId | None:
         """Id of the first entry at or behind a point; None if the file has none there."""
@@ -253,6 +371,18 @@ def check_size(size: int) -> None:
         raise BadTopic(f"more than {MOST_BYTES // MIB} MiB of entries were asked for at once: use COUNT")
 
 
+def _first_id(batch: Batch) -> EntryId | None:
+    """Of the first entry; None if there is none."""
+    ids = (entry_id(batch.payload(number)) for number in range(len(batch.times)))
+    return next((id for id in ids if id is not None), None)
+
+
+def _last_id(batch: Batch) -> EntryId | None:
+    """Of the last entry; None if there is none."""
+    ids = (entry_id(batch.payload(number)) for number in range(len(batch.times) - 1, -1, -1))
+    return next((id for id in ids if id is not None), None)
+
+
 def read_piece(segment: Segment, start: int, end: int) -> list[Found]:
     """The entries of a part of a file."""
     scan = FileScan(segment.file, start, end)
@@ -263,6 +393,31 @@ def read_piece(segment: Segment, start: int, end: int) -> list[Found]:
             id = entry_id(payload)
             if id is not None:
                 found.append(Found(id, batch.times[number], payload))
-    if scan.stop < end:
-        raise Corruption(segment.name.name, scan.stop, REASONS[scan.why or Stop.TRUNCATED])
+    _check_read(segment, scan, end)
     return found
+
+
+def _pick_back(
+    segment: Segment, begin: int, until: int, start: EntryId, end: EntryId, has: Callable[[EntryId], bool] | None
+) -> tuple[list[bytes], int, EntryId | None]:
+    """The entries of a part of a file with ids from ``start`` to ``end``, newest first; the position of the newest; and
+    the id of the first entry there is in that part.
+    """
+    scan = FileScan(segment.file, begin, until)
+    found: list[bytes] = []
+    position, oldest = 0, None
+    for batch in scan:
+        some, last, _, _ = pick(batch.data, batch.offsets, batch.lengths, start, end, sys.maxsize, has)
+        if some:
+            found += some
+            position = batch.times[last]
+        oldest = _first_id(batch) if oldest is None else oldest
+    _check_read(segment, scan, until)
+    found.reverse()
+    return found, position, oldest
+
+
+def _check_read(segment: Segment, scan: FileScan, until: int) -> None:
+    """Raises: Corruption if a part of a file could not be read to its end."""
+    if scan.stop < until:
+        raise Corruption(segment.name.name, scan.stop, REASONS[scan.why or Stop.TRUNCATED])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -11,7 +11,8 @@ from lamina.engines.topics.group_codec import Claimed
 from lamina.engines.topics.group_state import Group
 from lamina.engines.topics.ids import FIRST, EntryId
 
-_TRIES: Final = 10  # pending entries that autoclaim looks at for each that it may take
+TRIES: Final = 10
+"""Pending entries that autoclaim looks at for each that it may take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,8 +41,19 @@ class Plan:
     """In the order asked for; an id that was asked for twice is here twice."""
     gone: list[EntryId] = field(default_factory=list)
     """Pending, but not in the topic any more: they stop being pending."""
-    next_id: EntryId = FIRST
-    """Where autoclaim goes on; 0: all was looked at."""
+
+
+def to_be_read(group: Group, ids: Sequence[EntryId], options: ClaimOptions, now: int) -> Iterator[EntryId]:
+    """Of which entries the topic has to be asked: the records of those that may be claimed are shown, and it has to be
+    found out whether it has those at all that are pending for nobody.
+    """
+    for id in ids:
+        known = group.pending.get(id)
+        if known is None:
+            if options.force:
+                yield id
+        elif not options.just_ids and (not options.min_idle or now - known.time >= options.min_idle):
+            yield id
 
 
 def plan_claim(
@@ -72,25 +84,25 @@ def plan_claim(
     return plan
 
 
-def plan_autoclaim(
+def find_idle(
     group: Group,
     start: EntryId,
     min_idle: int,
-    count: int,
+    most: int,
+    tries: int,
     now: int,
     is_there: Callable[[EntryId], bool],
-    *,
-    just_ids: bool,
-) -> Plan:
-    plan = Plan()
+) -> tuple[list[EntryId], EntryId, int]:
+    """The pending entries from ``start`` on that were given to nobody for so long, or are not in the topic any more; at
+    most so many, of the first ``tries``. Where it goes on then, FIRST: nowhere; and how many were looked at.
+    """
+    found: list[EntryId] = []
+    looked = 0
     ids = group.ids.since(start)
-    for id in islice(ids, count * _TRIES):
-        known = group.pending[id]
-        if not is_there(id):
-            plan.gone.append(id)
-        elif now - known.time >= min_idle or not min_idle:
-            plan.claimed.append(Claimed(id, now, known.deliveries + (not just_ids)))
-        if len(plan.gone) + len(plan.claimed) == count:
+    for id in islice(ids, tries):
+        looked += 1
+        if not min_idle or now - group.pending[id].time >= min_idle or not is_there(id):
+            found.append(id)
+        if len(found) == most:
             break
-    plan.next_id = next(ids, FIRST)
-    return plan
+    return found, next(ids, FIRST), looked

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
+from lamina.engines import loops
 from lamina.engines.topics import group_lag
 from lamina.engines.topics.group_state import Group
 from lamina.engines.topics.groups import Groups
 from lamina.engines.topics.ids import FIRST, LAST, EntryId
+
+_PAGE: Final = 10_000  # pending entries that are looked at before others may go on
 
 
 class PendingSummary(NamedTuple):
@@ -66,21 +70,26 @@ def pending(
     min_idle: int = 0,
 ) -> list[PendingEntry]:
     """What is pending, of all consumers or of one, and has been so for ``min_idle`` ms. Raises: NoGroup."""
-    with groups.lock:
-        group, now = groups.get(name), groups.now_ms()
-        ids = group.ids
-        if consumer is not None:
-            if consumer not in group.consumers:
-                return []
-            ids = group.consumers[consumer].ids
-        found: list[PendingEntry] = []
-        for id in ids.since(start):
-            if id > end or len(found) == count:
-                break
-            one = group.pending[id]
-            if not min_idle or now - one.time >= min_idle:
-                found.append(PendingEntry(id, one.consumer.name, one.time, one.deliveries))
-        return found
+    found: list[PendingEntry] = []
+    while True:
+        with groups.lock:
+            group, now = groups.get(name), groups.now_ms()
+            ids = group.ids
+            if consumer is not None:
+                if consumer not in group.consumers:
+                    return found
+                ids = group.consumers[consumer].ids
+            looked = 0
+            for id in islice(ids.since(start), _PAGE):
+                if id > end or len(found) == count:
+                    return found
+                one = group.pending[id]
+                if not min_idle or now - one.time >= min_idle:
+                    found.append(PendingEntry(id, one.consumer.name, one.time, one.deliveries))
+                looked, start = looked + 1, EntryId(id + 1)
+        if looked < _PAGE:
+            return found
+        loops.make_way()
 
 
 def consumers(groups: Groups, name: bytes) -> list[ConsumerStats]:

@@ -8,22 +8,25 @@ What can be asked without changing anything is in group_views.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
 
+from lamina.engines import loops
 from lamina.engines.topics import garbage, group_lag, ids
 from lamina.engines.topics import group_codec as codec
-from lamina.engines.topics.group_claims import ClaimOptions, Plan, plan_autoclaim, plan_claim
+from lamina.engines.topics.codec import BadRecord
+from lamina.engines.topics.entries import decode, entry_id
+from lamina.engines.topics.group_claims import TRIES, ClaimOptions, Plan, find_idle, plan_claim, to_be_read
 from lamina.engines.topics.group_codec import Claimed
 from lamina.engines.topics.group_log import GroupLog
 from lamina.engines.topics.group_state import Group
 from lamina.engines.topics.ids import EntryId
-from lamina.errors import GroupExists, NoGroup
+from lamina.errors import Corruption, GroupExists, NoGroup
 
-if TYPE_CHECKING:
-    from lamina.engines.topics.topic import Entry
-
-_CHUNK: Final = 10_000  # entries in a record, at most: it has to fit into one
-_READ_AT_ONCE: Final = 64  # entries that are read to find one among them
+_CHUNK: Final = 2000  # entries that are changed before others may go on; they have to fit into one record
+_PAGE: Final = 10_000  # pending entries that are looked at before others may go on
+MOST_CLAIMED: Final = 10_000
+"""Entries that ``autoclaim`` takes over at once, however many it is asked for: it tells where to go on."""
 
 T = TypeVar("T")
 
@@ -31,13 +34,21 @@ T = TypeVar("T")
 class Shown(NamedTuple):
     """Entries for a client, and what its answer has to wait for."""
 
-    entries: list[tuple[EntryId, list[bytes] | None]]
-    """None for fields: the entry is not in the topic any more, or only its id was asked for."""
+    records: list[tuple[EntryId, bytes | None]]
+    """As they are in the log. None: the entry is not in the topic any more, or only its id was asked for."""
     position: int
     topic_position: int
     gone: list[EntryId]
     """Were pending, and are not in the topic any more."""
     next_id: EntryId
+
+    @property
+    def entries(self) -> list[tuple[EntryId, list[bytes] | None]]:
+        """The same with the fields of the entries. Raises: Corruption."""
+        try:
+            return [(id, None if record is None else decode(record)[1]) for id, record in self.records]
+        except BadRecord as error:
+            raise Corruption("", 0, f"an entry cannot be read: {error}") from error
 
 
 class Groups(GroupLog):
@@ -127,129 +138,207 @@ class Groups(GroupLog):
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
+    # Whoever reads finds out first what there is, in pieces when it is much, and changes nothing. Then it is given out,
+    # as far as it is still so: others may have come in between.
+
     def deliver(self, group: bytes, consumer: bytes, count: int | None = None, *, noack: bool = False) -> Shown:
         """Give a consumer entries that the group has not had yet; with ``noack`` they need no acknowledgement.
 
         Where there are none, nothing changes. Raises: NoGroup.
         """
+        while True:
+            start, records, topic_position = self._read_new(group, count)
+            if not records:
+                return Shown([], 0, topic_position, [], ids.FIRST)
+            given, position = self._give_out(group, consumer, start, records, noack=noack)
+            if given:  # else others were given all of them
+                return Shown(given, position, topic_position, [], ids.FIRST)
+
+    def _read_new(self, group: bytes, count: int | None) -> tuple[EntryId, list[bytes], int]:
         with self.lock:
             self._freshen()
             start = EntryId(self.get(group).last_id + 1)
-            entries: list[Entry] = []
-            position = topic_position = 0
-            if start <= ids.LAST:
-                entries, topic_position = self.topic.read(start, ids.LAST, count)
-            now = self.now_ms()
-            for chunk in _chunks(entries):
-                found = [id for id, _ in chunk]
-                read = group_lag.read_after(self.topic, self.get(group).read, found)
+        if start > ids.LAST:
+            return start, [], 0
+        return start, *self.topic.looked_at(start, ids.LAST, count)
+
+    def _give_out(
+        self, group: bytes, consumer: bytes, start: EntryId, records: Sequence[bytes], *, noack: bool
+    ) -> tuple[list[tuple[EntryId, bytes | None]], int]:
+        """The entries from ``start`` on, until others were given one of them."""
+        given: list[tuple[EntryId, bytes | None]] = []
+        position = 0
+        for chunk in _chunks(records):
+            with self.lock:
+                self._freshen()
+                known = self.get(group)
+                if known.last_id + 1 != start:
+                    break
+                pairs = [(id, record) for record in chunk if self.topic.state.has(id := _id_of(record))]
+                if not pairs:
+                    continue
+                found, now = [id for id, _ in pairs], self.now_ms()
+                read = group_lag.read_after(self.topic, known.read, found)
                 kept = [] if noack else found
                 position = self._write(codec.encode_delivered(group, consumer, now, found[-1], read, kept))
                 self.state.deliver(self.get(group), consumer, now, found[-1], read, kept)
                 self.delivered += len(found)
-            return Shown([*entries], position, topic_position, [], ids.FIRST)
+                self.topic.counts.read += len(found)
+                given += pairs
+                start = EntryId(found[-1] + 1)
+        return given, position
 
     def history(self, group: bytes, consumer: bytes, after: EntryId, count: int | None = None) -> Shown:
         """What is pending for a consumer, behind ``after``; it counts as delivered once more. Raises: NoGroup."""
-        with self.lock:
-            self._freshen()
-            known, now = self.get(group), self.now_ms()
-            reader = known.consumers.get(consumer)
-            wanted: list[EntryId] = []
-            if reader is not None and after < ids.LAST:
-                for id in reader.ids.since(EntryId(after + 1)):
-                    if len(wanted) == count:
-                        break
-                    wanted.append(id)
-            found, topic_position = self._fetch(wanted)
-            again = [Claimed(id, now, known.pending[id].deliveries + 1) for id in wanted if id in found]
-            position = self._claim(known, consumer, now, known.last_id, again, is_ahead=known.is_ahead)
-            return Shown([(id, found.get(id)) for id in wanted], position, topic_position, [], ids.FIRST)
+        wanted = self._pending_behind(group, consumer, after, count)
+        records, topic_position = self.topic.fetch(wanted)
+        shown: list[tuple[EntryId, bytes | None]] = []
+        position = 0
+        for chunk in _chunks(wanted):
+            with self.lock:
+                self._freshen()
+                known, now, state = self.get(group), self.now_ms(), self.topic.state
+                entries = ((id, known.pending.get(id)) for id in chunk)
+                mine = [(id, entry) for id, entry in entries if entry is not None and entry.consumer.name == consumer]
+                pairs = [(id, records.get(id) if state.has(id) else None) for id, _ in mine]
+                again = [
+                    Claimed(id, now, entry.deliveries + 1)
+                    for (id, entry), (_, record) in zip(mine, pairs, strict=True)
+                    if record is not None
+                ]
+                position = self._claim(known, consumer, now, known.last_id, again, is_ahead=known.is_ahead)
+                self.topic.counts.read += len(again)
+                shown += pairs
+        return Shown(shown, position, topic_position, [], ids.FIRST)
 
-    def _fetch(self, wanted: Sequence[EntryId]) -> tuple[dict[EntryId, list[bytes]], int]:
-        """The fields of those entries that are there. Many are read at once: they tend to be neighbours."""
-        found: dict[EntryId, list[bytes]] = {}
-        newest, left = 0, sorted(set(wanted))
-        while left:
-            many = min(len(left), _READ_AT_ONCE)
-            entries, position = self.topic.read(left[0], left[-1], many)
-            found.update(entries)
-            newest = max(newest, position)
-            if len(entries) < many:
-                break
-            reached = entries[-1][0]
-            left = left[next((at for at, id in enumerate(left) if id > reached), len(left)) :]
-        return found, newest
+    def _pending_behind(self, group: bytes, consumer: bytes, after: EntryId, count: int | None) -> list[EntryId]:
+        found: list[EntryId] = []
+        while True:
+            with self.lock:
+                self._freshen()
+                reader = self.get(group).consumers.get(consumer)
+                if reader is None or after >= ids.LAST:
+                    return found
+                most = _PAGE if count is None else min(_PAGE, count - len(found))
+                page = list(islice(reader.ids.since(EntryId(after + 1)), most))
+            found += page
+            if len(page) < _PAGE:
+                return found
+            after = page[-1]
+            loops.make_way()
+
+    def prepare(self, group: bytes, consumer: bytes, after: EntryId | None, count: int | None = None) -> None:
+        """Read what ``history`` would (``after`` None: what ``deliver`` would), and change nothing.
+
+        For who asks several topics and must know before the first change whether it has to wait. Raises: as they do.
+        """
+        if after is not None:
+            self.topic.fetch(self._pending_behind(group, consumer, after, count))
+            return
+        _, records, _ = self._read_new(group, count)
+        with self.lock:
+            group_lag.read_after(self.topic, self.get(group).read, map(_id_of, records))
 
     # -- acknowledging and taking over -------------------------------------------------------------------------------
 
     def ack(self, group: bytes, acked: Sequence[EntryId]) -> tuple[int, int]:
         """How many of them were pending, which are so no more, and the position. Raises: NoGroup."""
-        with self.lock:
-            self._freshen()
-            pending = self.get(group).pending
-            there = [id for id in dict.fromkeys(acked) if id in pending]
-            return len(there), self._drop(self.get(group), there)
+        count = position = 0
+        for chunk in _chunks(list(dict.fromkeys(acked))):
+            with self.lock:
+                self._freshen()
+                known = self.get(group)
+                there = [id for id in chunk if id in known.pending]
+                position = self._drop(known, there) or position
+                count += len(there)
+        return count, position
 
     def _drop(self, group: Group, gone: Sequence[EntryId]) -> int:
-        position = 0
-        for chunk in _chunks(gone):
-            position = self._write(codec.encode_acked(group.name, chunk))
-            self.get(group.name).drop(chunk)
+        if not gone:
+            return 0
+        position = self._write(codec.encode_acked(group.name, gone))
+        self.get(group.name).drop(gone)
         return position
 
     def claim(
         self, group: bytes, consumer: bytes, wanted: Sequence[EntryId], options: ClaimOptions | None = None
     ) -> Shown:
         """Take over pending entries, those that ``options`` allows. Raises: NoGroup."""
-        with self.lock:
-            self._freshen()
-            options = options or ClaimOptions()
-            known, now = self.get(group), self.now_ms()
+        options = options or ClaimOptions()
+        records, topic_position = self.topic.fetch(self._to_read(group, wanted, options))
+        if options.just_ids:
+            topic_position = self.topic.newest_position()
+        shown: list[tuple[EntryId, bytes | None]] = []
+        gone: list[EntryId] = []
+        position = 0
+        for chunk in _chunks(wanted):
+            with self.lock:
+                self._freshen()
+                known, now, has = self.get(group), self.now_ms(), self.topic.state.has
+                is_known = known.pending.__contains__ if options.just_ids else records.__contains__
+                chosen = [id for id in chunk if id in records or is_known(id) or not has(id)]
+                plan = plan_claim(known, chosen, options, now, has)
+                position = self._carry_out(known, consumer, plan, options, now) or position
+                gone += plan.gone
+                if options.just_ids:
+                    shown += [(entry.id, None) for entry in plan.claimed]
+                else:
+                    shown += [(entry.id, records[entry.id]) for entry in plan.claimed]
+                    self.topic.counts.read += len(plan.claimed)
+        return Shown(shown, position, topic_position, gone, ids.FIRST)
 
-            def is_there(id: EntryId) -> bool:  # what is pending was once added, so that no file has to be read
-                return self.topic.state.has(id) if id in known.pending else self.topic.has(id)
-
-            plan = plan_claim(known, wanted, options, now, is_there)
-            last, is_ahead = known.last_id, known.is_ahead
-            if options.last_id is not None and options.last_id > last:
-                last, is_ahead = self._placed(options.last_id)
-            return self._carry_out(known, consumer, plan, now, last, is_ahead=is_ahead, just_ids=options.just_ids)
+    def _to_read(self, group: bytes, wanted: Sequence[EntryId], options: ClaimOptions) -> list[EntryId]:
+        """Those of the entries that may be claimed and are to be shown, or are to be looked for."""
+        found: set[EntryId] = set()
+        for chunk in _chunks(wanted):
+            with self.lock:
+                self._freshen()
+                found.update(to_be_read(self.get(group), chunk, options, self.now_ms()))
+        return sorted(found)
 
     def autoclaim(
         self, group: bytes, consumer: bytes, min_idle: int, start: EntryId, count: int = 100, *, just_ids: bool = False
     ) -> Shown:
-        """Take over up to ``count`` entries that have been pending for long, from ``start`` on. Raises: NoGroup."""
-        with self.lock:
-            self._freshen()
-            known, now, state = self.get(group), self.now_ms(), self.topic.state
-            plan = plan_autoclaim(known, start, min_idle, count, now, state.has, just_ids=just_ids)
-            is_ahead = known.is_ahead
-            return self._carry_out(known, consumer, plan, now, known.last_id, is_ahead=is_ahead, just_ids=just_ids)
+        """Take over up to ``count`` entries that have been pending for long, from ``start`` on, and no more than
+        MOST_CLAIMED. Raises: NoGroup.
+        """
+        count = min(count, MOST_CLAIMED)
+        left = count * TRIES
+        found: list[EntryId] = []
+        while True:
+            with self.lock:
+                self._freshen()
+                known, now, has = self.get(group), self.now_ms(), self.topic.state.has
+                most = count - len(found)
+                page, start, looked = find_idle(known, start, min_idle, most, min(left, _PAGE), now, has)
+            found += page
+            left -= looked
+            if start == ids.FIRST or len(found) == count or not left:
+                break
+            loops.make_way()
+        options = ClaimOptions(min_idle=min_idle, just_ids=just_ids)
+        return self.claim(group, consumer, found, options)._replace(next_id=start)
 
-    def _carry_out(
-        self, group: Group, consumer: bytes, plan: Plan, now: int, last: EntryId, *, is_ahead: bool, just_ids: bool
-    ) -> Shown:
-        wanted = [entry.id for entry in plan.claimed]
-        found, topic_position = ({}, self.topic.newest_position()) if just_ids else self._fetch(wanted)
+    def _carry_out(self, group: Group, consumer: bytes, plan: Plan, options: ClaimOptions, now: int) -> int:
+        last, is_ahead = group.last_id, group.is_ahead
+        if options.last_id is not None and options.last_id > last:
+            last, is_ahead = self._placed(options.last_id)
         position = self._drop(group, plan.gone)
-        if wanted:
-            position = self._claim(group, consumer, now, last, plan.claimed, is_ahead=is_ahead)
-        elif last != group.last_id:
+        if plan.claimed:
+            return self._claim(group, consumer, now, last, plan.claimed, is_ahead=is_ahead)
+        if last != group.last_id:
             position = self._write(codec.encode_group(codec.ID_SET, group.name, last, group.read, is_ahead=is_ahead))
             self.state.set_id(group.name, last, group.read, is_ahead=is_ahead)
-        return Shown([(id, found.get(id)) for id in wanted], position, topic_position, plan.gone, plan.next_id)
+        return position
 
     def _claim(
         self, group: Group, consumer: bytes, now: int, last: EntryId, entries: Sequence[Claimed], *, is_ahead: bool
     ) -> int:
         if not entries:
             return self._see(group, consumer)
-        position = 0
-        for chunk in _chunks(entries):
-            position = self._write(codec.encode_claimed(group.name, consumer, now, last, chunk, is_ahead=is_ahead))
-            self.state.claim(self.get(group.name), consumer, now, last, chunk, is_ahead=is_ahead)
-            self.redelivered += len(chunk)
+        position = self._write(codec.encode_claimed(group.name, consumer, now, last, entries, is_ahead=is_ahead))
+        self.state.claim(self.get(group.name), consumer, now, last, entries, is_ahead=is_ahead)
+        self.redelivered += len(entries)
         return position
 
     # -- what else uses them -----------------------------------------------------------------------------------------
@@ -264,6 +353,15 @@ class Groups(GroupLog):
         return min(self.held_back().values(), default=None)
 
 
+def _id_of(record: bytes) -> EntryId:
+    id = entry_id(record)
+    assert id is not None  # topics give entries only
+    return id
+
+
 def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), _CHUNK):
+    """Each is changed while others wait, who may go on in between. There is one at least. Raises: as ``make_way``."""
+    for start in range(0, len(items) or 1, _CHUNK):
+        if len(items) > _CHUNK:
+            loops.make_way()
         yield items[start : start + _CHUNK]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from lamina.engines.topics.ids import EntryId
@@ -53,3 +54,46 @@ class Tail:
         if most is not None:
             high = min(high, low + most)
         return self._ids[low:high], self._positions[low:high], self._payloads[low:high]
+
+    def pick(
+        self,
+        start: EntryId,
+        end: EntryId,
+        most: int,
+        has: Callable[[EntryId], bool] | None = None,
+        *,
+        newest_first: bool = False,
+    ) -> tuple[list[bytes], int]:
+        """Records of the entries from ``start`` to ``end``, of the first ones if they are more, and the position of the
+        newest. ``has`` tells which of them are there, if some are not: no more are asked for than it takes.
+        """
+        low, high = bisect_left(self._ids, start), bisect_right(self._ids, end)
+        if has is None:
+            if newest_first:
+                low = max(low, high - most)
+                found = self._payloads[low:high]
+                found.reverse()
+            else:
+                high = min(high, low + most)
+                found = self._payloads[low:high]
+            return found, self._positions[high - 1] if found else 0
+        found = []
+        position = 0
+        for place in range(high - 1, low - 1, -1) if newest_first else range(low, high):
+            if len(found) == most:
+                break
+            if has(self._ids[place]):
+                found.append(self._payloads[place])
+                position = max(position, self._positions[place])
+        return found, position
+
+    def by_id(self, wanted: Sequence[EntryId]) -> tuple[dict[EntryId, bytes], int]:
+        """Records of those of the entries that are here, by id, and the position of the newest."""
+        found: dict[EntryId, bytes] = {}
+        position = 0
+        for id in wanted:
+            place = bisect_left(self._ids, id)
+            if place < len(self._ids) and self._ids[place] == id:
+                found[id] = self._payloads[place]
+                position = max(position, self._positions[place])
+        return found, position

@@ -13,20 +13,29 @@ from __future__ import annotations
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from lamina.clock import Clock, SystemClock
 from lamina.engines import logged, loops
 from lamina.engines.topics import checkpoint, codec, entries, ids
-from lamina.engines.topics.finding import Finder, Found, check_size
+from lamina.engines.topics.contents import Contents
+from lamina.engines.topics.finding import check_size
 from lamina.engines.topics.front import Front
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.state import Counts
 from lamina.engines.topics.tail import MOST_BYTES, Tail
-from lamina.errors import BadTopic, Corruption, DiskFull, InputError, LaminaError, RecordTooLarge, StorageError
+from lamina.errors import (
+    BadTopic,
+    Corruption,
+    DiskFull,
+    InputError,
+    LaminaError,
+    LogClosed,
+    RecordTooLarge,
+    StorageError,
+)
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
@@ -68,7 +77,7 @@ class Topic(logged.Logged):
         """Called once each when an entry was added, with the lock held; then they are taken off."""
         self._files = files
         self._tail_bytes = tail_bytes
-        self._finder = Finder(log.reader)
+        self._contents = Contents(self, log.reader)
         self.at_work = threading.RLock()
         """Held while a checkpoint is written or files go. Taken before ``lock``, never behind it."""
         self.removal = threading.Lock()
@@ -137,7 +146,7 @@ class Topic(logged.Logged):
         self.tail = Tail(self.state.last_id, self._tail_bytes)
         self.removed_at = 0
         """Position of what last took entries away: who does not see them rests on it."""
-        self._front = Front(self.state, self._ids_from)
+        self._front = Front(self.state, self._contents.ids_from)
 
     @property
     def groups(self) -> Groups:
@@ -275,7 +284,8 @@ class Topic(logged.Logged):
         """Delete those entries that are there. Returns how many were, and the position."""
         with self.lock:
             self._freshen()
-            there = [id for id in dict.fromkeys(wanted) if self.has(id)]
+            known, _ = self.fetch(sorted(set(wanted)))
+            there = [id for id in dict.fromkeys(wanted) if id in known]
             if not there:
                 return 0, 0
             position = self.removed_at = self._append(codec.encode_deleted(there))
@@ -298,8 +308,7 @@ class Topic(logged.Logged):
             most = excess if most is None else min(most, excess)
             kept = self.state.length - most
             if kept < most:  # found sooner from the other end
-                entries = self._entries(ids.FIRST, ids.LAST, newest_first=True)
-                return self._trim(next(islice(entries, kept, None)).id, most)
+                return self._trim(self._contents.newest_but(kept), most)
             return self._trim(*self._front.take(most))
 
     def _trim(self, last: EntryId, count: int) -> tuple[int, int]:
@@ -334,9 +343,6 @@ class Topic(logged.Logged):
         if alive:
             self.state.let_go_to = border
         return alive, position
-
-    def _ids_from(self, start: EntryId, count: int) -> list[EntryId]:
-        return [found.id for found in islice(self._entries(start, ids.LAST), count)]
 
     def set_id(self, last: EntryId, added: int | None = None, max_deleted: EntryId | None = None) -> int:
         """Set the last id, and what else is known. Returns the position. The caller checks that it can be so."""
@@ -373,51 +379,71 @@ class Topic(logged.Logged):
     def looked_at(
         self, start: EntryId, end: EntryId = ids.LAST, count: int | None = None, *, newest_first: bool = False
     ) -> tuple[list[bytes], int]:
-        """The same for who only looks: it is not counted as read."""
-        if newest_first:
-            return self._records_backwards(start, end, count)
-        try:
-            with self.lock:
-                found, position = self._records(start, end, sys.maxsize if count is None else count)
-                return found, max(position, self.removed_at)
-        except codec.BadRecord as error:
-            raise self._cannot_be_read(error) from error
+        """The same for who only looks: it is not counted as read.
 
-    def _records(self, start: EntryId, end: EntryId, most: int) -> tuple[list[bytes], int]:
-        state = self.state
-        start, end = max(start, EntryId(state.trimmed_to + 1)), min(end, state.last_id)
-        found: list[bytes] = []
-        position = 0
-        if start > end or not state.length or not most:
-            return found, position
-        has = state.has if state.deleted else None
-        if start < self.tail.first_id:
-            found, position = self._finder.records(start, min(end, EntryId(self.tail.first_id - 1)), most, has)
-        if len(found) < most and end >= self.tail.first_id:
-            kept, positions, records = self.tail.between(start, end, None if has else most - len(found))
-            if has is not None:
-                there = [place for place, id in enumerate(kept) if has(id)][: most - len(found)]
-                positions, records = [positions[place] for place in there], [records[place] for place in there]
-            if records:
-                found, position = found + records, positions[-1]
-        return found, position
-
-    def _records_backwards(self, start: EntryId, end: EntryId, count: int | None) -> tuple[list[bytes], int]:
+        Much is read in pieces: unless the caller holds the lock, others may go on in between. What they take away is
+        not shown then; of what they add, what comes behind the place that was reached.
+        """
+        most = sys.maxsize if count is None else count
         found: list[bytes] = []
         position = size = 0
-        with self.lock:
-            for one in islice(self._entries(start, end, newest_first=True), count):
-                found.append(one.payload)
-                position = max(position, one.position)
-                size += len(one.payload)
+        known = None
+        try:
+            while True:
+                with self.lock:
+                    if known is not None and known != (self.state, self.removed_at):
+                        found = [record for record in found if self._has_record(record)]
+                    known = self.state, self.removed_at
+                    piece, at, rest = self._contents.piece(start, end, most - len(found), newest_first=newest_first)
+                found += piece
+                position = max(position, at, known[1])
+                size += sum(map(len, piece))
                 check_size(size)
-            return found, max(position, self.removed_at)
+                if rest is None:
+                    break
+                start, end = rest
+                loops.make_way()
+            self._check_open()
+        except codec.BadRecord as error:
+            raise self._cannot_be_read(error) from error
+        return found, position
+
+    def fetch(self, wanted: Sequence[EntryId]) -> tuple[dict[EntryId, bytes], int]:
+        """Records of those of the entries that are there, by id, and the position that showing them has to wait for.
+        ``wanted`` are different ids in order. Many are read in pieces as well.
+        """
+        found: dict[EntryId, bytes] = {}
+        position = size = 0
+        try:
+            while wanted:
+                with self.lock:
+                    piece, at, done = self._contents.by_id(wanted)
+                    position = max(position, at, self.removed_at)
+                found.update(piece)
+                size += sum(map(len, piece.values()))
+                check_size(size)
+                wanted = wanted[done:]
+                if wanted:
+                    loops.make_way()
+            self._check_open()
+        except codec.BadRecord as error:
+            raise self._cannot_be_read(error) from error
+        return found, position
+
+    def _check_open(self) -> None:
+        """Behind reading. Raises: LogClosed if the topic was closed meanwhile: its files may have been elsewhere."""
+        if self._is_closed:
+            raise LogClosed(f"{self.folder}: the topic was closed", hint="open it again")
+
+    def _has_record(self, record: bytes) -> bool:
+        id = entries.entry_id(record)
+        return id is not None and self.state.has(id)
 
     def _cannot_be_read(self, error: codec.BadRecord) -> Corruption:
         return Corruption(self.folder, 0, f"an entry of this topic cannot be read: {error}")
 
     def has(self, id: EntryId) -> bool:
-        return bool(self.looked_at(id, id, 1)[0])
+        return bool(self.fetch([id])[0])
 
     def first_id(self) -> EntryId | None:
         """Of the oldest entry that is there."""
@@ -427,26 +453,7 @@ class Topic(logged.Logged):
     def next_id_from(self, start: EntryId) -> EntryId | None:
         """Of the first entry that is there at ``start`` or behind it. It may have to be looked for in a file."""
         with self.lock:
-            return next(iter(self._ids_from(start, 1)), None)
-
-    def _entries(self, start: EntryId, end: EntryId, *, newest_first: bool = False) -> Iterator[Found]:
-        """Those that are there: from the files what is not in memory any more, the rest from there."""
-        state, border = self.state, self.tail.first_id
-        start, end = max(start, EntryId(state.trimmed_to + 1)), min(end, state.last_id)
-        if start > end or not state.length:
-            return
-        file_end = min(end, EntryId(border - 1))
-        if newest_first:
-            yield from (found for found in reversed(self._in_memory(start, end)) if state.has(found.id))
-            if start <= file_end:
-                yield from (found for found in self._finder.backwards(start, file_end) if state.has(found.id))
-            return
-        if start <= file_end:
-            yield from (found for found in self._finder.entries(start, file_end) if state.has(found.id))
-        yield from (found for found in self._in_memory(start, end) if state.has(found.id))
-
-    def _in_memory(self, start: EntryId, end: EntryId) -> list[Found]:
-        return list(map(Found, *self.tail.between(start, end)))
+            return next(iter(self._contents.ids_from(start, 1)), None)
 
     # -- the log -----------------------------------------------------------------------------------------------------
 

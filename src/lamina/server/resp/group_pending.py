@@ -12,8 +12,9 @@ from lamina.engines.topics.groups import Shown
 from lamina.engines.topics.ids import EntryId
 from lamina.errors import BadTopic
 from lamina.server.resp import replies
-from lamina.server.resp.group_words import SYNTAX, entry_values, find_group, integer, rest_on_all, rest_on_shown
-from lamina.server.resp.replies import NULL_ARRAY, Value
+from lamina.server.resp.entry_replies import show_id, show_ids
+from lamina.server.resp.group_words import SYNTAX, find_group, integer, rest_on_all, rest_on_shown, show_entries
+from lamina.server.resp.replies import NULL_ARRAY
 from lamina.server.resp.session import Args, Refusal, Session
 
 _MOST: Final = ((1 << 63) - 1) // 16  # what XAUTOCLAIM may be asked for
@@ -59,7 +60,7 @@ def xclaim(session: Session, args: Args) -> bytes:
     options = _claim_options(args, 5 + len(wanted), min_idle, groups.now_ms())
     shown = groups.claim(args[2], args[3], wanted, options)
     rest_on_shown(session, topic, shown)
-    return replies.encode(_claimed(shown, just_ids=options.just_ids), session.version)
+    return _claimed(shown, session.version, just_ids=options.just_ids)
 
 
 def _leading_ids(texts: Sequence[bytes]) -> list[EntryId]:
@@ -122,9 +123,14 @@ def xautoclaim(session: Session, args: Args) -> bytes:
     topic, groups = find_group(session, args[1], args[2])
     shown = groups.autoclaim(args[2], args[3], min_idle, start, count, just_ids=just_ids)
     rest_on_shown(session, topic, shown)
-    gone = [ids.show(id) for id in shown.gone]
-    return replies.encode([ids.show(shown.next_id), _claimed(shown, just_ids=just_ids), gone], session.version)
+    return replies.array(
+        [show_id(shown.next_id), _claimed(shown, session.version, just_ids=just_ids), _ids(shown.gone)]
+    )
 
 
-def _claimed(shown: Shown, *, just_ids: bool) -> list[Value]:
-    return [ids.show(id) for id, _ in shown.entries] if just_ids else entry_values(shown)
+def _claimed(shown: Shown, version: int, *, just_ids: bool) -> bytes:
+    return _ids([id for id, _ in shown.records]) if just_ids else show_entries(shown, version)
+
+
+def _ids(found: Sequence[EntryId]) -> bytes:
+    return b"*%d\r\n%b" % (len(found), show_ids(found))

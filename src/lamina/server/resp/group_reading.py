@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
+from lamina.engines import loops
 from lamina.engines.topics import ids
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
 from lamina.server.resp import replies
 from lamina.server.resp.gap import gap
-from lamina.server.resp.group_words import SYNTAX, entry_values, find_group, integer, rest_on_all, rest_on_shown
-from lamina.server.resp.replies import Map, Value
+from lamina.server.resp.group_words import SYNTAX, find_group, integer, rest_on_all, rest_on_shown, show_entries
 from lamina.server.resp.session import Args, Refusal, Session, Wait
 
 _WHERE: Final = b" in XREADGROUP with GROUP option"
@@ -40,7 +41,7 @@ class _Asked:
 
 def xreadgroup(session: Session, args: Args) -> bytes | Wait:
     asked = parse(args)
-    group, consumer = asked.group, asked.consumer
+    group = asked.group
     if asked.keys is None or asked.texts is None:
         raise Refusal(SYNTAX)
     if group is None:
@@ -53,26 +54,49 @@ def xreadgroup(session: Session, args: Args) -> bytes | Wait:
         topic, _ = find_group(session, key, group, _WHERE)
         if start is None and (told := _tell_gap(session, topic, key, group)) is not None:
             return told
-    found: list[tuple[Value, Value]] = []
-    for key, start in wanted:
-        topic, groups = find_group(session, key, group, _WHERE)
-        if start is not None:
-            shown = groups.history(group, consumer, start, asked.count)
-        else:
-            shown = groups.deliver(group, consumer, asked.count, noack=asked.noack)
-        if shown.entries or start is not None:
-            rest_on_shown(session, topic, shown)
-            found.append((key, entry_values(shown)))
-        else:
-            rest_on_all(session, topic)
+    with ExitStack() as held:
+        if len(wanted) > 1 and loops.is_at_once():
+            _take_what_is_at_hand(session, wanted, group, asked, held)
+        found = _read(session, wanted, group, asked)
     if found:
-        return _answer(found, session.version)
+        return replies.by_key(found, session.version)
     nothing = replies.null_array(session.version)
     if asked.block_ms is None or session.is_in_exec:
         return nothing
     seconds = asked.block_ms / 1000 if asked.block_ms else None
     keys = asked.keys
     return Wait(keys, seconds, lambda: _attempt(session, keys, group, asked), nothing)
+
+
+def _take_what_is_at_hand(
+    session: Session, wanted: list[tuple[bytes, EntryId | None]], group: bytes, asked: _Asked, held: ExitStack
+) -> None:
+    """Take the locks of all topics on a loop. Raises: MustWait if any of them could have to wait: once entries of the
+    first were given out, the command cannot begin anew.
+    """
+    for key, start in wanted:
+        topic, groups = find_group(session, key, group, _WHERE)
+        held.enter_context(topic.lock)
+        if groups.refusal is not None or groups.journal.is_careful:
+            loops.must_wait()
+        groups.prepare(group, asked.consumer, start, asked.count)
+    held.callback(loops.end_at_once, loops.may_wait())  # nothing will
+
+
+def _read(session: Session, wanted: list[tuple[bytes, EntryId | None]], group: bytes, asked: _Asked) -> list[bytes]:
+    found: list[bytes] = []
+    for key, start in wanted:
+        topic, groups = find_group(session, key, group, _WHERE)
+        if start is not None:
+            shown = groups.history(group, asked.consumer, start, asked.count)
+        else:
+            shown = groups.deliver(group, asked.consumer, asked.count, noack=asked.noack)
+        if shown.records or start is not None:
+            rest_on_shown(session, topic, shown)
+            found.append(replies.bulk(key) + show_entries(shown, session.version))
+        else:
+            rest_on_all(session, topic)
+    return found
 
 
 def _tell_gap(session: Session, topic: Topic, key: bytes, group: bytes) -> bytes | None:
@@ -99,14 +123,10 @@ def _attempt(session: Session, keys: list[bytes], group: bytes, asked: _Asked) -
             return told
         most = asked.count or _MOST_AFTER_WAITING
         shown = topic.groups.deliver(group, asked.consumer, most, noack=asked.noack)
-        if shown.entries:
+        if shown.records:
             rest_on_shown(session, topic, shown)
-            return _answer([(key, entry_values(shown))], session.version)
+            return replies.by_key([replies.bulk(key) + show_entries(shown, session.version)], session.version)
     return None
-
-
-def _answer(found: list[tuple[Value, Value]], version: int) -> bytes:
-    return replies.encode(Map(found) if version >= 3 else found, version)
 
 
 def _start(text: bytes) -> EntryId | None:

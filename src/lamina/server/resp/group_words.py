@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from typing import Final
 
-from lamina.engines.topics import ids
 from lamina.engines.topics.groups import Groups, Shown
 from lamina.engines.topics.topic import Topic
-from lamina.server.resp.replies import NULL_ARRAY, Value
+from lamina.server.resp import replies
+from lamina.server.resp.entry_replies import show_all, show_id
 from lamina.server.resp.session import Refusal, Session
 
 SYNTAX: Final = b"ERR syntax error"
@@ -45,6 +46,17 @@ def rest_on_shown(session: Session, topic: Topic, shown: Shown) -> None:
     session.rest_on(topic.groups, shown.position or topic.groups.newest_position())
 
 
-def entry_values(shown: Shown) -> list[Value]:
-    """Entries as they are shown: id, and fields or none."""
-    return [[ids.show(id), NULL_ARRAY if fields is None else fields] for id, fields in shown.entries]
+def show_entries(shown: Shown, version: int) -> bytes:
+    """Entries as clients get them: id, and fields or none."""
+    records = [record for _, record in shown.records if record is not None]
+    if len(records) == len(shown.records):
+        return show_all(records)
+    parts = [b"*%d\r\n" % len(shown.records)]
+    nothing = replies.null_array(version)
+    for is_there, run in groupby(shown.records, lambda entry: entry[1] is not None):
+        if is_there:
+            some = show_all([record for _, record in run if record is not None])
+            parts.append(some[some.index(b"\n") + 1 :])  # behind how many they are
+        else:
+            parts += [b"*2\r\n%b%b" % (show_id(id), nothing) for id, _ in run]
+    return b"".join(parts)

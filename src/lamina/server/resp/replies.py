@@ -60,7 +60,7 @@ class Error:
 class Map:
     """Pairs in their order. Not a dict: Redis answers with the same key twice where it was asked for twice.
 
-    Version 2 gets them flat. XREAD and XREADGROUP are no such case: there it gets an array of pairs.
+    Version 2 gets them flat. XREAD and XREADGROUP are no such case: there it gets an array of pairs, ``by_key``.
     """
 
     __slots__ = ("pairs",)
@@ -129,6 +129,13 @@ def array(answers: Sequence[bytes]) -> bytes:
 
 
 # -- by version ----------------------------------------------------------------------------------------------------
+
+
+def by_key(answers: Sequence[bytes], version: int) -> bytes:
+    """What XREAD answers: keys, each with what belongs to it behind it, which are bytes already."""
+    if version >= 3:
+        return b"%%%d\r\n%b" % (len(answers), b"".join(answers))
+    return b"*%d\r\n%b" % (len(answers), b"".join([b"*2\r\n" + pair for pair in answers]))
 
 
 def null(version: int) -> bytes:

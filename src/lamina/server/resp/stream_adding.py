@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lamina.engines.topics import ids
+from lamina.engines.topics.entries import entry_id
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
 from lamina.errors import BadTopic, InputError
@@ -144,6 +145,6 @@ def _top(topic: Topic) -> EntryId:
     trimmed or deleted would not be there either.
     """
     state = topic.state
-    newest, _ = topic.read(ids.FIRST, ids.LAST, 1, newest_first=True)
-    there = [id for id, _ in newest]
+    newest, _ = topic.looked_at(ids.FIRST, ids.LAST, 1, newest_first=True)
+    there = [id for record in newest if (id := entry_id(record)) is not None]
     return max([state.trimmed_to] + state.deleted[-1:] + there)  # noqa: RUF005 - Cython knows no stars here

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from lamina.engines.topics import ids
+from lamina.engines.topics.entries import entry_id
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
 from lamina.server.resp import replies
@@ -95,18 +96,23 @@ def xread(session: Session, args: Args) -> bytes | Wait:
         # Hundreds who come back at once for the next entry would leave no time to publish it.
         return wait(is_due=True)
     found: list[bytes] = []
+    read: list[tuple[Topic, int]] = []
     for asked in wanted:
         topic = session.topics.get(asked.key)
         if topic is None:
             continue
-        with topic.lock:  # retention has a thread of its own: nothing goes between looking for a gap and reading
-            if (told := _tell_gap(session, topic, asked)) is not None:
-                return told
-            records = _read(session, topic, asked.start, ids.LAST, count)
+        records, position = topic.looked_at(asked.start, ids.LAST, count)
+        # Behind reading: retention has a thread of its own, and may have come in between.
+        if (told := _tell_gap(session, topic, asked)) is not None:
+            return told
+        session.rest_on(topic, position if records else topic.newest_position())
         if records:
             found.append(replies.bulk(asked.key) + show_all(records))
+            read.append((topic, len(records)))
+    for topic, number in read:  # once nothing can come in the way any more
+        topic.counts.read += number
     if found:
-        return _answer(found, session.version)
+        return replies.by_key(found, session.version)
     return wait(is_due=False) if may_wait else nothing
 
 
@@ -125,16 +131,17 @@ def _attempt(session: Session, wanted: list[_Asked], most: int) -> bytes | None:
             shown, position = _shown(session, topic, asked.start, most)
         if shown:
             session.rest_on(topic, position)
-            answer = _answer([replies.bulk(asked.key) + shown], session.version)
+            answer = replies.by_key([replies.bulk(asked.key) + shown], session.version)
     return answer
 
 
 def _tell_gap(session: Session, topic: Topic, asked: _Asked) -> bytes | None:
     """An error if retention took entries behind the id that was asked for. Nothing is kept of it: the client knows."""
-    border = topic.state.let_go_to
-    if not asked.goes_on or asked.start > border:
+    if not asked.goes_on or asked.start > topic.state.let_go_to:
         return None
-    return gap(session, topic, asked.key, EntryId(asked.start - 1), b"read on from %b" % ids.show(border))
+    with topic.lock:
+        border = topic.state.let_go_to
+        return gap(session, topic, asked.key, EntryId(asked.start - 1), b"read on from %b" % ids.show(border))
 
 
 def _shown(session: Session, topic: Topic, start: EntryId, most: int) -> tuple[bytes, int]:
@@ -150,22 +157,15 @@ def _shown(session: Session, topic: Topic, start: EntryId, most: int) -> tuple[b
     return shown, position
 
 
-def _answer(found: list[bytes], version: int) -> bytes:
-    """``found``: a key with its entries, each."""
-    if version >= 3:
-        return b"%%%d\r\n%b" % (len(found), b"".join(found))
-    return b"*%d\r\n%b" % (len(found), b"".join([b"*2\r\n" + pair for pair in found]))
-
-
 def _asked(session: Session, key: bytes, text: bytes) -> _Asked:
     """Raises: Refusal; BadTopic."""
     topic = session.topics.get(key)
     if text == b">":
         raise Refusal(_NEW_OF_GROUP)
     if text == b"+" and topic is not None:  # since Redis 7.4: the newest entry
-        newest = topic.read(ids.FIRST, ids.LAST, 1, newest_first=True)[0]
+        newest, _ = topic.looked_at(ids.FIRST, ids.LAST, 1, newest_first=True)
         if newest:
-            return _Asked(key, newest[0][0], goes_on=False)
+            return _Asked(key, entry_id(newest[0]) or ids.FIRST, goes_on=False)
     if text in (b"$", b"+"):
         last = ids.FIRST if topic is None else topic.state.last_id
         return _Asked(key, EntryId(last + 1), goes_on=last != ids.FIRST)  # overtaken while it waits, it is told

@@ -137,5 +137,5 @@ def _trim_rough(topic: Topic, asked: Asked, node: int) -> tuple[int, int]:
             return topic.trim_length(topic.state.length - excess, most) if excess > 0 else (0, 0)
         oldest = asked.oldest or ids.FIRST
         enough = min(node, _NODE)  # they are read: not a whole topic, whatever the size of a node
-        found, _ = topic.read(ids.FIRST, EntryId(oldest - 1), enough)
+        found, _ = topic.looked_at(ids.FIRST, EntryId(oldest - 1), enough)
         return topic.trim_to(oldest, most) if len(found) == enough else (0, 0)

@@ -114,7 +114,7 @@ def _claimed(place: Place, asked: TopicClaimAsks) -> int:
         options = ClaimOptions(min_idle=int(asked.idle_s * 1000), just_ids=True)
         shown = topic.groups.claim(name, read_name(asked.consumer), wanted, options)
     settle_groups(topic, shown.position)
-    return len(shown.entries)
+    return len(shown.records)
 
 
 ACKNOWLEDGE: Final = Operation(

@@ -1,0 +1,111 @@
+"""The entries that are in a topic: from its files what is not in memory any more, the rest from its tail.
+
+Who asks holds the lock of the topic. What would take long ends early, and says where it goes on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from lamina.engines.topics import ids
+from lamina.engines.topics.entries import entry_id
+from lamina.engines.topics.finding import Finder
+from lamina.engines.topics.ids import EntryId
+from lamina.log.reader import Reader
+
+if TYPE_CHECKING:
+    from lamina.engines.topics.topic import Topic
+
+Range = tuple[EntryId, EntryId]
+"""The first id and the last."""
+
+
+class Contents:
+    """Of one topic. All methods raise Corruption, DiskError and BadRecord."""
+
+    def __init__(self, topic: Topic, reader: Reader) -> None:
+        self._topic = topic
+        self._finder = Finder(reader)
+
+    def piece(
+        self, start: EntryId, end: EntryId, most: int, *, newest_first: bool
+    ) -> tuple[list[bytes], int, Range | None]:
+        """Records of the first entries with ids from ``start`` to ``end``, the position of the newest of them, and what
+        is left of the range when it ended early; None: that was all, or as many as were asked for.
+        """
+        state, tail = self._topic.state, self._topic.tail
+        start, last = max(start, EntryId(state.trimmed_to + 1)), min(end, state.last_id)
+        found: list[bytes] = []
+        position = 0
+        if start > last or not state.length or not most:
+            return found, position, None
+        has = state.has if state.deleted else None
+        border = tail.first_id
+        file_end = min(last, EntryId(border - 1))
+        if newest_first:
+            if last >= border:
+                found, position = tail.pick(max(start, border), last, most, has, newest_first=True)
+            if start <= file_end and len(found) < most:
+                older, at, reached = self._finder.newest(start, file_end, most - len(found), has)
+                found += older
+                position = max(position, at)
+                if reached is not None:
+                    return found, position, (start, EntryId(reached - 1))
+            return found, position, None
+        if start <= file_end:
+            found, position, reached = self._finder.records(start, file_end, most, has)
+            if reached is not None:
+                return found, position, (EntryId(reached + 1), end)
+        if last >= border and len(found) < most:
+            newer, at = tail.pick(max(start, border), last, most - len(found), has)
+            found += newer
+            position = max(position, at)
+        return found, position, None
+
+    def by_id(self, wanted: Sequence[EntryId]) -> tuple[dict[EntryId, bytes], int, int]:
+        """Records of those of the entries that are there, and the position of the newest. ``wanted`` are different ids
+        in order. The third is how many of them were looked for when it ended early, else all.
+        """
+        state, tail = self._topic.state, self._topic.tail
+        there = [id for id in wanted if state.has(id)]
+        split = bisect_left(there, tail.first_id)
+        found: dict[EntryId, bytes] = {}
+        position = 0
+        if split:
+            found, position, done = self._finder.by_id(there[:split])
+            if done < split:
+                return found, position, bisect_left(wanted, there[done])
+        kept, newest = tail.by_id(there[split:])
+        found.update(kept)
+        return found, max(position, newest), len(wanted)
+
+    def ids_from(self, start: EntryId, most: int) -> list[EntryId]:
+        """Ids of the first entries at ``start`` or behind it, at most so many."""
+        state, tail = self._topic.state, self._topic.tail
+        start = max(start, EntryId(state.trimmed_to + 1))
+        found: list[EntryId] = []
+        if not state.length:
+            return found
+        if start < tail.first_id:
+            file_end = min(state.last_id, EntryId(tail.first_id - 1))
+            in_files = (each.id for each in self._finder.entries(start, file_end) if state.has(each.id))
+            found += islice(in_files, most)
+        if len(found) < most:
+            in_memory = tail.between(start, state.last_id)[0]
+            found += islice(filter(state.has, in_memory), most - len(found))
+        return found
+
+    def newest_but(self, kept: int) -> EntryId:
+        """The id of the newest entry in front of so many newer ones. There are more than that."""
+        end: EntryId = ids.LAST
+        while True:
+            found, _, rest = self.piece(ids.FIRST, end, kept + 1, newest_first=True)
+            if len(found) > kept:
+                id = entry_id(found[kept])
+                assert id is not None  # topics give entries only
+                return id
+            assert rest is not None  # the length says so
+            kept, end = kept - len(found), rest[1]
