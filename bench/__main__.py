@@ -16,10 +16,12 @@ from bench import (
     cases_append,
     cases_asof,
     cases_big,
+    cases_bystander,
     cases_client,
     cases_group,
     cases_jobs,
     cases_jobs_engine,
+    cases_large_replies,
     cases_pipeline,
     cases_queues_dump,
     cases_queues_restore,
@@ -32,6 +34,7 @@ from bench import (
     cases_topics_engine,
     cases_topics_files,
     cases_topics_restart,
+    cases_topics_sparse,
     cases_topics_wire,
 )
 from bench.runner import Case, Context, Skipped
@@ -57,6 +60,9 @@ CASES = [
     *cases_pipeline.CASES,
     *cases_asof.CASES,
     *cases_spark_compact.CASES,
+    *cases_topics_sparse.CASES,
+    *cases_large_replies.CASES,
+    *cases_bystander.CASES,
 ]
 DEFAULT_FOLDER = ".bench"  # on the disk of the project, for the temporary folder of the system may be memory
 NOTABLE = 0.10
@@ -154,7 +160,7 @@ def print_table(rows: list[Row]) -> None:
         bar = row["bar"]
         verdict = "" if bar is None else "yes" if row["ratio"] >= bar else "NO"
         figures = (_show(row["ours"]), _show(row["base"]), f"{row['ratio']:.2f}", "" if bar is None else bar)
-        print(line.format(row["case"], row["unit"], *figures, verdict))
+        print(line.format(row["case"], row["unit"], *figures, verdict), row.get("note", ""))
 
 
 def print_changes(before: list[Row], after: list[Row]) -> None:

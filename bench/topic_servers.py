@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import select
 import shutil
 import signal
@@ -18,7 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from bench import rivals
+from bench import rivals, slow_disk
 from bench.rivals import HOST, Address
 from bench.runner import Skipped
 
@@ -40,8 +41,12 @@ def find_redis(program: str = "redis-server") -> str:
 class Server:
     """One that answers."""
 
-    def __init__(self, process: subprocess.Popen[bytes], address: Address, started: float) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], address: Address, started: float, workq: int | None = None
+    ) -> None:
         self.address = address
+        self.workq = workq
+        """The port of its workq door, if it has one."""
         self.process = process
         with Wire(address) as wire:
             self.length = wire.number("XLEN", TOPIC)
@@ -60,41 +65,55 @@ class Server:
 
 
 @contextmanager
-def lamina(folder: str, sync: str, *flags: str) -> Iterator[Server]:
-    """``lamina serve`` without jobs, on the data folder ``folder``."""
-    program = os.path.join(os.path.dirname(sys.executable), "lamina")
-    words = [program, "serve", "--data", folder, "--resp", f"{HOST}:0", "--workq", "off", "--sync", sync, *flags]
+def lamina(folder: str, sync: str, *flags: str, sync_ms: float = 0) -> Iterator[Server]:
+    """``lamina serve`` on the data folder ``folder``, without jobs unless ``flags`` say where they are served.
+
+    ``sync_ms``: its disk takes so much longer for a sync than it does.
+    """
+    program = [os.path.join(os.path.dirname(sys.executable), "lamina")]
+    if sync_ms:
+        program = [sys.executable, "-m", "bench.slow_disk", str(sync_ms)]
+    words = [*program, "serve", "--data", folder, "--resp", f"{HOST}:0", "--workq", "off", "--sync", sync, *flags]
     with _serving(words, folder) as (process, started):
         assert process.stdout is not None
         line = ""
         if select.select([process.stdout], [], [], START_SECONDS)[0]:
             line = process.stdout.readline().decode()
-        if f"{HOST}:" not in line:
+        ports = {door: int(port) for door, port in re.findall(rf"(resp|workq) on {re.escape(HOST)}:(\d+)", line)}
+        if "resp" not in ports:
             raise RuntimeError(f"the server did not come up; it said: {line!r}")
-        yield Server(process, (HOST, int(line.split(f"{HOST}:")[1].split(",")[0])), started)
+        yield Server(process, (HOST, ports["resp"]), started, ports.get("workq"))
 
 
 @contextmanager
-def redis(folder: str, sync: str) -> Iterator[Server]:
-    """The real one with the policy that is nearest to ``sync``. It never rewrites its file, which would slow it."""
+def redis(folder: str, sync: str, sync_ms: float = 0) -> Iterator[Server]:
+    """The real one with the policy that is nearest to ``sync``. It never rewrites its file, which would slow it.
+
+    Raises: Skipped if it is not installed, or with ``sync_ms`` if there is no C compiler.
+    """
     address = HOST, rivals._free_port()
     words = [find_redis(), "--bind", HOST, "--port", str(address[1]), "--dir", folder, "--save", ""]
     words += ["--appendonly", "yes", "--appendfsync", _REDIS_SYNCS[sync], "--auto-aof-rewrite-percentage", "0"]
     words += ["--loglevel", "warning"]
-    with _serving(words, folder) as (process, started):
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    environment = slow_disk.environment(folder, sync_ms) if sync_ms else None
+    with _serving(words, folder, environment) as (process, started):
         _wait_until_it_answers(process, address)
         yield Server(process, address, started)
 
 
 @contextmanager
-def _serving(words: list[str], folder: str) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+def _serving(
+    words: list[str], folder: str, environment: dict[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
     """Run a server while the block runs, then kill it with all its children. Gives when it was started."""
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
     started = time.perf_counter()
     process = subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
+        env=environment,
         start_new_session=True,
         preexec_fn=rivals._die_with_parent,
     )
@@ -176,14 +195,20 @@ def command(*words: str | bytes) -> bytes:
 
 def redis_benchmark(server: Server, requests: int, pipelined: int, size: int) -> float:
     """XADD a second of ``redis-benchmark`` with 50 clients. Raises: Wrong unless every entry is there afterwards."""
-    words = [find_redis("redis-benchmark"), "-h", HOST, "-p", str(server.address[1]), "-c", "50"]
-    words += ["-P", str(pipelined), "-n", str(requests), "--csv", "XADD", TOPIC.decode(), "*", "f", "v" * size]
     with Wire(server.address) as wire:
         before = wire.number("XLEN", TOPIC)
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        rate = commands_a_second(server, requests, pipelined, "XADD", TOPIC.decode(), "*", "f", "v" * size)
         added = wire.number("XLEN", TOPIC) - before
     # It sends whole pipelines, so a few more than asked for.
     if not requests <= added <= requests + 50 * pipelined:
         raise Wrong(f"{requests} entries were sent and {added} are there")
+    return rate
+
+
+def commands_a_second(server: Server, requests: int, pipelined: int, *words: str) -> float:
+    """What ``redis-benchmark`` reaches with one command and 50 clients. It does not look at the answers."""
+    program = [find_redis("redis-benchmark"), "-h", HOST, "-p", str(server.address[1]), "-c", "50"]
+    program += ["-P", str(pipelined), "-n", str(requests), "--csv", *words]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
     *_, figures = csv.reader(done.stdout.splitlines())
     return float(figures[1])

@@ -6,14 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import topic_servers
+from bench.aggressor import Client
+from bench.bystander import spread
+from bench.bystander_data import DATA
+from bench.families import FAMILIES, Lane
 from bench.queue_driver import QueueLane
 from bench.queue_folder import body_of, sends_and_syncs
-from bench.topic_servers import Wrong
+from bench.topic_servers import Server, Wrong, command
 from integration import redis_peer
 from lamina.engines.queues.opening import open_engine
 from lamina.log import ALWAYS, Log, LogOptions
@@ -146,6 +152,91 @@ def test_a_message_that_is_not_the_one_sent_is_noticed() -> None:
 
     with pytest.raises(Wrong, match="message 2 came as"):
         lane.check()
+
+
+def refused(server: Server, name: str, *, is_fresh: bool) -> bytes:
+    """The first error among the answers to a few turns of a family; nothing if there is none."""
+    family, entries = FAMILIES[name], 1000
+    port = server.workq if family.is_workq else server.address[1]
+    assert port is not None
+    if is_fresh:
+        with Client(server.address[1]) as to:
+            to.say(command("FLUSHALL"))
+        with Client(port, is_workq=family.is_workq) as to:
+            DATA[family.data](to, entries)
+            if to.error:
+                return to.error
+    for number in range(family.connections):
+        with Client(port, is_workq=family.is_workq) as to:
+            turns = family.turns(to, Lane(number, family.connections, entries, server.address[1]))
+            done = len(list(islice(turns, 2)))
+            turns.close()
+            if to.error or not (done or number):
+                return to.error or b"it says nothing"
+    return b""
+
+
+def test_every_family_of_commands_is_legal(tmp_path: Path) -> None:
+    once = {"store", "jobs"}  # FLUSHALL leaves these as they are
+    seen: set[str] = set()
+    found: dict[str, bytes] = {}
+    with topic_servers.lamina(str(tmp_path / "data"), "os", "--workq", "127.0.0.1:0", "--http", "off") as server:
+        for name, family in FAMILIES.items():
+            if error := refused(server, name, is_fresh=not {family.data} & once & seen):
+                found[name] = error
+            seen.add(family.data)
+
+    assert found == {}
+
+
+@pytest.mark.skipif(redis_peer.PROGRAM is None, reason=redis_peer.MISSING)
+def test_every_family_of_commands_that_redis_has_is_legal_there(tmp_path: Path) -> None:
+    with topic_servers.redis(str(tmp_path / "data"), "os") as server:
+        found = {name: refused(server, name, is_fresh=True) for name, family in FAMILIES.items() if family.in_redis}
+
+    assert {name: error for name, error in found.items() if error} == {}
+
+
+def test_a_bystander_is_measured_beside_others_and_on_a_slow_disk(tmp_path: Path) -> None:
+    slow, journal = "bystander_xinfo_full_slow_disk", "bystander_q_journal"
+
+    rows = bench_rows(tmp_path, slow, journal)
+
+    assert set(rows) == {slow, journal}
+    for row in rows.values():
+        assert row["base"] >= 5.0
+        assert row["lamina"]["commands"] and not row["lamina"]["error"]
+        assert all(row["lamina"][what]["count"] for what in ("idle", "ping", "late", "control"))
+    assert rows[slow]["lamina"]["add"]["p50"] >= 20  # an entry is answered when it is synced
+
+
+@pytest.mark.skipif(redis_peer.PROGRAM is None, reason=redis_peer.MISSING)
+def test_what_is_left_of_a_topic_is_compared_with_a_redis(tmp_path: Path) -> None:
+    rows = bench_rows(tmp_path, "usual_queue", "sparse_pending")
+
+    assert {"usual_queue_xrange_one", "sparse_pending_xautoclaim"} <= set(rows)
+    assert all(row["ours"] > 0 and row["base"] > 0 for row in rows.values())
+
+
+def test_memory_is_measured_while_clients_do_not_read(tmp_path: Path) -> None:
+    rows = bench_rows(tmp_path, "large_replies")
+
+    found = rows["large_replies_memory"]["lamina"]
+    assert list(rows) == ["large_replies_memory", "large_replies_ping"]
+    assert found["asked"] == 100 and not found["stopped"]
+    assert found["ping"]["count"] and found["seconds to read one"] > 0
+
+
+def test_a_wait_counts_for_all_that_would_have_been_sent_meanwhile() -> None:
+    quick = [(at * 0.01, 0.001) for at in range(50)]
+    stalled = [*quick, (0.5, 0.3), *((0.8 + at * 0.01, 0.001) for at in range(20))]
+
+    found = spread(stalled, 0.0, 1.0, every=0.01)
+
+    assert found["count"] == 100
+    assert found["p50"] == pytest.approx(1.0)
+    assert found["max"] == pytest.approx(300)
+    assert found["p99"] == pytest.approx(300)
 
 
 def test_what_needs_a_redis_is_skipped_with_a_line_where_there_is_none(tmp_path: Path) -> None:

@@ -236,6 +236,7 @@ async def test_a_group_that_is_told_of_a_gap_is_given_no_entries_of_another_topi
 # -- the thread of retention -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.may_hold_up_the_loop  # the test itself lets files go in the middle of a command
 @in_loop
 async def test_who_is_overtaken_while_it_reads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab()
