@@ -79,6 +79,7 @@ class StoreLab:
     def flush(self) -> None:
         """Have what sessions wrote in the files, and not synced."""
         for channel in self.store.channels.values():
+            channel.write(codec.MOST)
             if channel._log is not None:
                 channel._log.run_round(may_sync=False)
 

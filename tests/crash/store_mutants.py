@@ -33,7 +33,7 @@ MUTANTS = [
     Mutant(
         "an epoch is recorded before the channels are synced",
         STORE,
-        "            attested = self._sync(pending)\n",
+        "            attested = self._sync(pending, step.upper)\n",
         "            attested = {}\n",
         CUTS,
     ),
@@ -126,7 +126,7 @@ MUTANTS = [
     Mutant(
         "sessions behind the boundary go to the file that is to be rotated",
         STORE,
-        "            if self._marks and epoch > self._marks[0]:\n                self._turn(epoch - 1)\n",
+        "        if self._marks and batch.epoch > self._marks[0]:\n            self._turn(batch.epoch - 1)\n",
         "",
         _by_hand("a_session_behind_the_boundary_is_in_the_next_file_also_if_nobody_has_renamed_the_old_one"),
     ),

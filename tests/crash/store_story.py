@@ -128,7 +128,8 @@ class Story:
         return epoch
 
     def write_out(self, channel: int) -> None:
-        """As the committer may do at any time: the session is in the file, and not synced."""
+        """As whoever ends a large session does: what has gathered is in the file, and not synced."""
+        self.engine.channel(channel).write(self.engine.epoch)
         log = self.engine.channel(channel)._log
         if log is not None:
             log.run_round(may_sync=False)

@@ -154,7 +154,7 @@ async def test_a_session_that_is_cancelled_while_it_is_open_is_given_up(lab: Lab
 @in_loop
 async def test_many_sessions_at_once_use_few_channels(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aio, "MOST_AT_ONCE", 5)
-    monkeypatch.setattr(aio, "_LARGE", 0)  # each is ended by a thread
+    monkeypatch.setattr(aio, "MOST_GATHERED", 0)  # each is ended by a thread
 
     async def write(number: int) -> None:
         async with lab.aio.session() as session:

@@ -884,6 +884,7 @@ def test_a_compaction_of_a_damaged_file_fails_and_the_store_goes_on() -> None:
 def test_after_the_store_failed_a_compaction_is_refused_at_once() -> None:
     lab = StoreLab()
     lab.s(0, 2, k="1")
+    lab.flush()
     lab.files.fail("sync", only="pwal_0000")
     lab.sw()
     with pytest.raises(LogFailed):

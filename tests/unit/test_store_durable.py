@@ -324,6 +324,7 @@ def test_a_session_that_was_open_when_the_store_failed_is_refused() -> None:
     lab = StoreLab()
     lab.s(0, 2, lost="1")
     waiting = lab.begin(1, 2, also="1")
+    lab.flush()
     lab.sw(3)
     lab.files.fail("sync", only="pwal_0000")
     second = lab.begin(2, 3, more="1")
@@ -337,6 +338,7 @@ def test_a_session_that_was_open_when_the_store_failed_is_refused() -> None:
 def test_requests_that_wait_in_the_queue_are_told_when_the_store_fails() -> None:
     lab = StoreLab()
     lab.s(0, 2, lost="1")
+    lab.flush()
     requests = [lab.store.request_rotation() for _ in range(3)]
     lab.files.fail("sync", only="pwal_0000")
     lab.sw(3)

@@ -423,6 +423,7 @@ def test_a_folder_that_cannot_be_synced_behind_a_rename_loses_nothing() -> None:
         lab = StoreLab()
         lab.s(0, 2, a="1")
         lab.s(1, 2, b="1")
+        lab.flush()
         request = lab.store.request_rotation()
         lab.files.fail("sync_folder", nth=nth)
         lab.sw(3)

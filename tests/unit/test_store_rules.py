@@ -439,6 +439,7 @@ def test_w13_errors_of_the_disk_end_no_process_and_a_session_can_be_given_up() -
     session = lab.begin(0, k="1")
     session.abort()
     lab.s(0, k="2")
+    lab.flush()
     lab.files.fail("sync", only="pwal")
     lab.sw()
     with pytest.raises(LogFailed):

@@ -4,8 +4,8 @@
         session.put(1, b"key", b"value")
     await store.aio.get(1, b"key")
 
-None blocks the loop. What needs no more than memory and the page cache is done at once; reads that go through many
-entries, and whatever has to wait for the disk, are done in a thread. Waiting takes none.
+None blocks the loop. What needs no more than memory is done at once; reads that go through many entries, or files, and
+whatever has to wait for the disk, are done in a thread. Waiting takes none.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from lamina.engines.store.channel import Channel, Session
+from lamina.engines.store.channel import MOST_GATHERED, Channel, Session
 from lamina.engines.store.draft import Draft
 from lamina.engines.store.engine import StoreEngine
 from lamina.engines.store.view import Found, Snapshot
-from lamina.units import KIB, MIB
+from lamina.units import MIB
 
 if TYPE_CHECKING:
     from lamina.engines.store.api import StorageInfo, Store
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE: Final = 64
 """Sessions of one loop that end at the same time; who wants to end another one waits."""
-_LARGE: Final = 256 * KIB  # bytes of a session that a thread hands over
 _PAGE: Final = 500  # entries that are read at once
 _PAGE_BYTES: Final = MIB
 
@@ -119,9 +118,8 @@ class AsyncStore:
         return None if found is None else found.value
 
     async def entry(self, storage: int, key: bytes) -> Found | None:
-        if is_free(self._engine):
-            return self._store.entry(storage, key)
-        return await asyncio.to_thread(self._store.entry, storage, key)
+        is_known, found = self._store.known(storage, key)
+        return found if is_known else await asyncio.to_thread(self._store.entry, storage, key)
 
     async def scan(self, storage: int, start: bytes = b"", end: bytes | None = None) -> AsyncIterator[Found]:
         """``async for``: as the storage was when the first entry was asked for."""
@@ -188,10 +186,12 @@ class AsyncSnapshot:
         return self._snapshot.storages
 
     async def get(self, storage: int, key: bytes) -> bytes | None:
-        return self._snapshot.get(storage, key)
+        found = await self.entry(storage, key)
+        return None if found is None else found.value
 
     async def entry(self, storage: int, key: bytes) -> Found | None:
-        return self._snapshot.entry(storage, key)
+        is_known, found = self._snapshot.known(storage, key)
+        return found if is_known else await asyncio.to_thread(self._snapshot.entry, storage, key)
 
     async def scan(
         self, storage: int | None = None, start: bytes = b"", end: bytes | None = None
@@ -214,21 +214,8 @@ def _page(entries: Iterator[Found]) -> list[Found]:
 
 
 def needs_disk(channel: Channel, session: Session) -> bool:
-    """Ending this session, which is open, would wait for the disk: it is large, or a file is to be made or renamed.
-
-    Nothing of that can come about before it has ended: a rotation that begins meanwhile waits for it.
-    """
-    boundaries = list(channel._marks)
-    is_marked = bool(boundaries) and session.epoch > boundaries[0]
-    return is_marked or not channel.has_file or session.size > _LARGE
-
-
-def is_free(engine: StoreEngine) -> bool:
-    """A key can be looked up without waiting: no entries are being taken."""
-    if not engine.view.lock.acquire(blocking=False):
-        return False
-    engine.view.lock.release()
-    return True
+    """Ending this session, which is open, would write what has gathered."""
+    return channel.gathered_bytes + session.packed_bytes >= MOST_GATHERED
 
 
 async def rotated(engine: StoreEngine) -> Rotated:

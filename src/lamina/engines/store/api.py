@@ -172,6 +172,12 @@ class Store:
         check_place(storage, key)
         return self.engine.view.get(storage, key)
 
+    def known(self, storage: int, key: bytes) -> tuple[bool, Found | None]:
+        """``entry`` from memory alone, waiting for nobody: whether that can say what it is, and what."""
+        self._check_open()
+        check_place(storage, key)
+        return self.engine.view.known(storage, key)
+
     def scan(self, storage: int, start: bytes = b"", end: bytes | None = None) -> Iterator[Found]:
         """Entries of a storage in order of their keys, from ``start`` up to but without ``end``; as they are now,
         whatever is written meanwhile. Raises: Corruption, DiskError."""

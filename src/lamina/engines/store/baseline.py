@@ -38,6 +38,11 @@ class Baseline:
             raise
         return cls(parts)
 
+    def may_have(self, place: bytes) -> bool:
+        """Without reading: an entry of that place may be in it."""
+        at = bisect_right(self._firsts, place) - 1
+        return at >= 0 and self.parts[at].may_have(place)
+
     def find(self, place: bytes) -> bytes | None:
         """Raises: Corruption, DiskError."""
         at = bisect_right(self._firsts, place) - 1

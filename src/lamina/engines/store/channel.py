@@ -1,7 +1,8 @@
 """A channel: one writer with one file at a time, and the sessions it writes.
 
-A session is gathered in memory and given to the log as one call when it ends. So one that is given up, or too large,
-leaves nothing, and what a crash leaves of it belongs to an epoch that is not durable.
+A session is made in memory, and is gathered there when it ends: nobody who writes touches a file. Whoever makes its
+epoch durable gives it to the log, as one call. So one that is given up, or too large, leaves nothing, and what a crash
+leaves of it belongs to an epoch that is not durable.
 
 When the files are rotated a channel is *marked* with the boundary, the last epoch that belongs into the rotated file.
 The file is closed and renamed (turned) as soon as no session of such an epoch is open, in any case before a later one
@@ -11,11 +12,11 @@ is written. A rotated file is closed and never changes again.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from lamina.engines.store import codec
 from lamina.engines.store.entries import Entries
-from lamina.errors import from_os
+from lamina.errors import StorageError, from_os
 from lamina.log import index
 from lamina.log.files import join
 from lamina.log.formats import PWAL as FORMAT
@@ -23,14 +24,18 @@ from lamina.log.naming import PWAL, parse
 from lamina.log.options import LogOptions
 from lamina.log.packed import Packed
 from lamina.log.positions import Position
-from lamina.log.sync import OS
+from lamina.log.sync import OS, Level
 from lamina.log.writer import Log
+from lamina.units import KIB, MIB
 
 if TYPE_CHECKING:
     from lamina.engines.store.engine import StoreEngine
 
 OPTIONS: Final = LogOptions(sync=OS, segment_bytes=1 << 62, gather_bytes=1 << 20)
 # Synced when the epoch is over, by whoever ends it; rotated by requests, not by size.
+MOST_GATHERED: Final = MIB
+"""Bytes that one who writes in a thread leaves for others to write: with more it does so itself, at the disk's pace."""
+_FULL: Final = 256 * KIB  # of many sessions that go together: framing them holds up other threads
 
 
 class NoLock:
@@ -40,19 +45,34 @@ class NoLock:
         """Nothing to let go."""
 
 
-class Written(NamedTuple):
-    """A session that was given to the log, and waits for its epoch."""
+class Batch:
+    """Sessions of one epoch that are written together, and become durable or void with it. Threads: the store's lock
+    while it gathers, then one at a time."""
 
-    channel: int
-    epoch: int
-    log: Log
-    position: Position
-    packed: Packed
+    __slots__ = ("channel", "epoch", "error", "log", "packed", "position")
+
+    def __init__(self, channel: Channel, epoch: int, packed: Packed) -> None:
+        self.channel, self.epoch, self.packed = channel, epoch, packed
+        self.log: Log | None = None
+        """That which has it; None: it is not written yet, or (``error``) never will be."""
+        self.position = Position(0)
+        """Of its last record."""
+        self.error: StorageError | None = None
+
+    @property
+    def bytes(self) -> int:
+        return len(self.packed.data)
 
     @property
     def first_ns(self) -> int:
         """Time of its first record."""
         return self.position - self.packed.length + 1
+
+    def sync(self) -> None:
+        """Return when it is on the disk. Raises: what kept it from being so."""
+        if self.log is None:
+            raise self.error or AssertionError("it was not written")
+        self.log.wait(self.position, Level.SYNCED)
 
 
 class Channel:
@@ -74,6 +94,9 @@ class Channel:
         self._marks: list[int] = []
         self.session: Session | None = None
         """The one that is open. The store's lock guards it."""
+        self._gathered: list[Batch] = []  # what is to be written, in order; the store's lock guards it
+        self.gathered_bytes = 0
+        """Of sessions that are not written yet. The store's lock guards it."""
 
     def begin(self) -> Session:
         """Begin a session in the present epoch. Raises: BadEntry if one is open; LogClosed, StorageError."""
@@ -90,23 +113,64 @@ class Channel:
         """What is later than ``boundary`` goes to another file. Needs no lock: no such session has begun."""
         self._marks.append(boundary)
 
-    def write(self, epoch: int, packed: Packed) -> Written:
-        """Give a session to the log. Raises: DiskFull, DiskError, LogFailed, LogClosed; then it is not in it."""
+    def gather(self, epoch: int, packed: Packed) -> Batch | None:
+        """Keep a session until it is written; small ones of an epoch go together. The caller holds the store's lock.
+
+        Returns the batch if it is a new one.
+        """
+        size = len(packed.data)
+        self.gathered_bytes += size
+        last = self._gathered[-1] if self._gathered else None
+        if last is not None and last.epoch == epoch and last.bytes + size <= _FULL:
+            last.packed.data += packed.data
+            last.packed.length += packed.length
+            return None
+        batch = Batch(self, epoch, packed)
+        self._gathered.append(batch)
+        return batch
+
+    def forget_gathered(self) -> None:
+        """None of it will ever be written. The caller holds the store's lock."""
+        self._gathered, self.gathered_bytes = [], 0
+
+    def write(self, until: int) -> None:
+        """Give the log what gathered of epochs up to ``until``. What the disk refuses is told by ``Batch.sync``."""
         with self._lock:
-            if self._marks and epoch > self._marks[0]:
-                self._turn(epoch - 1)
-            log = self._log
-            if log is None:
-                self._sync_name()
-                log = self._log = self._start()
-                self.has_file = True
-            return Written(self.number, epoch, log, log.append_many(packed), packed)
+            self._write(until)
+
+    def _write(self, until: int) -> None:
+        with self._store.lock:
+            count = sum(batch.epoch <= until for batch in self._gathered)
+            batches, self._gathered = self._gathered[:count], self._gathered[count:]
+            self.gathered_bytes -= sum(batch.bytes for batch in batches)
+        try:
+            for batch in batches:
+                try:
+                    self._append(batch)
+                except StorageError as error:
+                    batch.error = error
+        finally:
+            for batch in batches:  # interrupted, or no memory: who waits for it must not wait for ever
+                if batch.log is None and batch.error is None:
+                    batch.error = StorageError(f"{self.name}: writing was interrupted", hint="write it again")
+
+    def _append(self, batch: Batch) -> None:
+        """Raises: DiskFull, DiskError, LogFailed, LogClosed; then it is not in the log."""
+        if self._marks and batch.epoch > self._marks[0]:
+            self._turn(batch.epoch - 1)
+        if self._log is None:
+            self._sync_name()
+            self._log = self._start()
+            self.has_file = True
+        batch.position = self._log.append_many(batch.packed)
+        batch.log = self._log
 
     def turn(self, boundary: int) -> None:
         """Close the file and rename it, if it is marked with ``boundary`` or an earlier one. No session of such an
         epoch is open. Raises: StorageError; try again."""
         with self._lock:
             if self._marks and self._marks[0] <= boundary:
+                self._write(boundary)
                 self._turn(boundary)
 
     def _turn(self, boundary: int) -> None:
@@ -165,7 +229,6 @@ class Channel:
             format=FORMAT,
             files=store.files,
             clock=store.clock,
-            committer=store.committer,
             threaded=False,
         )
         log.stats.measure_with(store.measured)
@@ -188,8 +251,6 @@ class Session(Entries):
         """Use ``channel.begin``."""
         super().__init__(store, epoch)
         self._channel = channel
-        self.is_ending = False
-        """It is being written. The store's lock guards it."""
 
     def _next_versions(self, count: int) -> tuple[int, int]:
         return self._store.versions.take(self.epoch, count)
@@ -203,9 +264,10 @@ class Session(Entries):
         self._packed, self.size = packed, size
 
     def end(self) -> int:
-        """It is whole. Returns its epoch: wait for that to be durable (``store.wait_durable``). Ending twice: nothing.
+        """It is whole. Returns its epoch: wait for that to be durable (``store.wait_durable``), or to be told that the
+        disk refused it. Ending twice: nothing. It may write what has gathered, at the disk's pace (``needs_disk``).
 
-        Raises: StorageError, and nothing of it will ever count.
+        Raises: LogClosed, LogFailed, and nothing of it will ever count.
         """
         if self._is_open:
             self._is_open = False

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import count
 
 from lamina.clock import Clock, SystemClock
-from lamina.engines.store import codec, inputs
-from lamina.engines.store.channel import Channel, Session, Written
+from lamina.engines.store import codec, inputs, packing
+from lamina.engines.store.channel import MOST_GATHERED, Channel, Session
+from lamina.engines.store.entries import Change, count_of
 from lamina.engines.store.inputs import Progress
 from lamina.engines.store.opening import open_store
 from lamina.engines.store.options import StoreOptions
 from lamina.engines.store.rotation import Rotated, RotationRequest, stopped
 from lamina.engines.store.settling import Settling
 from lamina.engines.store.view import Snapshot
-from lamina.errors import BadEntry, LogClosed, LogFailed
+from lamina.errors import BadEntry, LogClosed, StorageError
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.packed import Packed
 from lamina.log.teardown import Teardown
+from lamina.units import MIB
 
 logger = logging.getLogger("lamina.store")
 
 MOST_CHANNELS = 10_000
+MOST_UNSETTLED = 16 * MIB
+"""Bytes of sessions that are neither durable nor refused, beyond which there is no room (``has_room``) for more."""
 
 
 class StoreEngine(Settling):
@@ -84,39 +89,76 @@ class StoreEngine(Settling):
         """Use ``channel.begin``."""
         with self.lock:
             self.check_open()
-            if channel.session is not None:
+            if channel.session is not None or channel is self._own_channel:
                 raise BadEntry(f"channel {channel.number} has a session already", hint="end it first")
             channel.session = Session(self, channel, self._counter.begin(channel.number))
             return channel.session
 
     def end(self, channel: Channel, session: Session, packed: Packed | None) -> None:
         """Use ``session.end`` or ``session.abort``."""
-        written: Written | None = None
-        try:
-            if packed is not None:
-                with self.lock:
-                    self.check_open()
-                    session.is_ending = True
-                written = channel.write(session.epoch, packed)
-        except LogFailed as error:
-            self.fail(error)
-            raise
-        finally:
-            with self.lock:
-                if channel.session is session:  # not given up by close meanwhile
-                    channel.session = None
-                    self._counter.end(channel.number, wrote=written is not None)
-                    if written is not None:
-                        self._pending.append(written)
-                        self.written_sessions += 1
-                        self.written_entries += written.packed.length - 2  # without the marks of its begin and end
-                elif written is not None:
+        with self.lock:
+            if channel.session is not session:  # given up by close
+                if packed is not None:
                     raise LogClosed(f"{self.folder}: the store was closed", hint="open it again")
-                session.is_ending = False
-                self._ended.notify_all()
-                is_due = session.epoch < self._counter.current or bool(self._rotations.begun)
+                return
+            channel.session = None
+            takes = packed is not None and not self.is_closed and self.failure is None
+            self._counter.end(channel.number, wrote=takes)
+            if packed is not None:
+                self.check_open()
+                self._gather(channel, session.epoch, packed)
+            is_due = session.epoch < self._counter.current or bool(self._rotations.begun)
         if is_due or not self.is_ticking:
             self.nudge()
+        if channel.gathered_bytes >= MOST_GATHERED:
+            channel.write(session.epoch)
+
+    def write(self, sessions: list[list[Change]]) -> int:
+        """Sessions that are begun and ended at once, one behind the other. Returns their epoch. Touches no file,
+        whatever gathered before.
+
+        Raises: BadEntry, LogClosed, LogFailed: nothing was taken.
+        """
+        limit = self.options.max_session_bytes
+        count = sum([count_of(changes, limit) for changes in sessions])
+        with self.lock:
+            self.check_open()
+            channel = self._own_channel
+            if channel is None:
+                channel = self._own_channel = self.channel()
+            epoch = self._counter.current
+            packed = packing.sessions(epoch, sessions, *self.versions.take(epoch, count))
+            self._counter.wrote(epoch)
+            self._gather(channel, epoch, packed, len(sessions))
+        if not self.is_ticking:
+            self.nudge()
+        return epoch
+
+    def _gather(self, channel: Channel, epoch: int, packed: Packed, sessions: int = 1) -> None:
+        batch = channel.gather(epoch, packed)
+        if batch is not None:
+            self._pending.append(batch)
+        self.unsettled_bytes += len(packed.data)
+        self.newest_epoch = max(epoch, self.newest_epoch)
+        self.written_sessions += sessions
+        self.written_entries += packed.length - 2 * sessions  # without the marks of their begin and end
+
+    def has_room(self, size: int) -> bool:
+        """More can be written without having too much in memory that is not settled. A session that is larger than all
+        there is room for has it when there is no other."""
+        unsettled = self.unsettled_bytes
+        return unsettled + size <= MOST_UNSETTLED or not unsettled or self._waits_for_a_call()
+
+    def _waits_for_a_call(self) -> bool:
+        """Nothing will be settled before somebody switches the epoch: that may be who would wait for it."""
+        return not self.options.epoch_ms and self._counter.informed >= self._counter.current - 1
+
+    def wait_for_room(self, size: int) -> None:
+        """Return when there is some. Not on a loop: it waits for the disk. Raises: LogClosed, LogFailed."""
+        while not self.has_room(size):
+            self.check_open()
+            with suppress(StorageError):  # told to those who wrote what was refused
+                self.waiters.wait(self.last_epoch + 1, self.nudge)
 
     def check_version(self, version: tuple[int, int], epoch: int) -> None:
         """Raises: BadEntry for a version that cannot be chosen in a session of ``epoch``."""
@@ -239,14 +281,13 @@ class StoreEngine(Settling):
                 teardown.step(self.epoch_log.close)
                 inputs.let_go(teardown, self.view.layers, self.runs, self.files, self.folder)
                 teardown.step(self._held.release)
+            teardown.step(self._drop_all_pending)
             closed = LogClosed(f"{self.folder}: the store is closed", hint="open it again")
             teardown.step(partial(self.waiters.fail, closed))
 
     def _give_up(self) -> None:
         """What is not whole, and what waits for more."""
         with self.lock:
-            # A session that is at the disk would be there again after a restart: it ends first.
-            self._ended.wait_for(lambda: not any(self._is_ending(channel) for channel in self.channels.values()))
             for channel in self.channels.values():
                 if channel.session is not None:
                     channel.session = None
@@ -261,9 +302,9 @@ class StoreEngine(Settling):
         self.settle()
         self._keep_last_epoch()
 
-    @staticmethod
-    def _is_ending(channel: Channel) -> bool:
-        return channel.session is not None and channel.session.is_ending
+    def _drop_all_pending(self) -> None:
+        with self.lock:
+            self._drop_pending()
 
     def __enter__(self) -> StoreEngine:
         return self

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lamina.engines.store import codec, packing
-from lamina.engines.store.codec import ADD, CLEAR, DROP, MOST
+from lamina.engines.store.codec import ADD, CLEAR, DROP, MOST, REMOVE
 from lamina.errors import BadEntry
 from lamina.log.packed import Packed
 
 if TYPE_CHECKING:
     from lamina.engines.store.engine import StoreEngine
 
+Change: TypeAlias = "tuple[int, int, list[tuple[bytes, bytes]] | bytes]"
+"""Its kind (codec.py), the storage, and what is put there in this order, the key that is removed, or nothing."""
+
+AROUND: Final = 64
+"""Bytes that an entry is counted with beside its own."""
 LARGEST: Final = (64 << 20) - 64
 """Bytes of key and value together: what fits into a record."""
 
@@ -29,6 +34,11 @@ class Entries:
         self._packed = Packed()
         self._packed.append(codec.begin(epoch))
         self._is_open = True
+
+    @property
+    def packed_bytes(self) -> int:
+        """So far."""
+        return len(self._packed.data)
 
     def _next_versions(self, count: int) -> tuple[int, int]:
         """The first of so many, which follow each other."""
@@ -78,6 +88,16 @@ class Entries:
         """The storage is gone with every entry of an older version. Raises: BadEntry."""
         self._about_storage(DROP, storage, version)
 
+    def change(self, change: Change) -> None:
+        """The same by its kind. Raises: BadEntry, and nothing was taken."""
+        kind, storage, what = change
+        if isinstance(what, list):
+            self.put_many(storage, what)
+        elif kind == REMOVE:
+            self.remove(storage, what)
+        else:
+            self._about_storage(kind, storage, None)
+
     def _about_storage(self, kind: int, storage: int, version: tuple[int, int] | None) -> None:
         self._check(storage, 0)
         self._packed.append(codec.about_storage(kind, storage, *self._version(version)))
@@ -95,10 +115,23 @@ class Entries:
             raise BadEntry(f"{storage!r} is no storage", hint=f"give a number from 0 to {MOST}")
         if each == 1 and size > LARGEST:
             raise _too_large(size)
-        limit = self._store.options.max_session_bytes
-        if self.size + size + 64 * each > limit:
-            raise BadEntry(f"the session has more than {limit} bytes", hint="split it, or raise max_session_bytes")
-        self.size += size + 64 * each
+        check_session(self.size + size + AROUND * each, self._store.options.max_session_bytes)
+        self.size += size + AROUND * each
+
+
+def check_session(size: int, limit: int) -> None:
+    """Raises: BadEntry if a session cannot be as large."""
+    if size > limit:
+        raise BadEntry(f"the session has more than {limit} bytes", hint="split it, or raise max_session_bytes")
+
+
+def count_of(changes: list[Change], limit: int) -> int:
+    """How many entries they are, all of which can be written. Raises: BadEntry if they are too large; TypeError."""
+    count, size, largest = packing.measure(changes)
+    if largest > LARGEST:
+        raise _too_large(largest)
+    check_session(size + AROUND * count, limit)
+    return count
 
 
 def _too_large(size: int) -> BadEntry:

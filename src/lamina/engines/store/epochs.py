@@ -63,8 +63,12 @@ class EpochCounter:
         assert state.current is not None
         if wrote:
             state.finished = state.current
-            self._written.add(state.current)
+            self.wrote(state.current)
         state.current = None
+
+    def wrote(self, epoch: int) -> None:
+        """A session of this epoch, which is not over, left something."""
+        self._written.add(epoch)
 
     def check(self, epoch: int) -> None:
         """Raises: BadEntry if ``switch`` cannot be to this one."""

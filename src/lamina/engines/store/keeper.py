@@ -31,6 +31,8 @@ class Keeper:
 
     def nudge(self) -> None:
         """Something may be due. Returns at once."""
+        if self._is_asked:  # it looks when it has put that back
+            return
         with self._condition:
             self._is_asked = True
             self._condition.notify()

@@ -19,7 +19,7 @@ from lamina.clock import Clock
 from lamina.engines.store import catalog as catalogs
 from lamina.engines.store import cleaning, codec, compaction_progress, epoch_file, inputs
 from lamina.engines.store.catalog import Catalog
-from lamina.engines.store.channel import Channel, Written
+from lamina.engines.store.channel import Batch, Channel
 from lamina.engines.store.durable import Waiters
 from lamina.engines.store.epoch_log import EpochLog
 from lamina.engines.store.epochs import EpochCounter
@@ -34,7 +34,6 @@ from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, let_g
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.measured import Measured
-from lamina.log.sync import Level
 
 logger = logging.getLogger("lamina.store")
 
@@ -63,7 +62,6 @@ class Settling:
         self.folder, self.files, self.clock, self.options, self.committer = folder, files, clock, options, committer
         self.lock = threading.RLock()
         self._disk = threading.RLock()
-        self._ended = threading.Condition(self.lock)
         self.catalog = opened.catalog
         self.floor = max(opened.catalog.epoch, _half_done(files, folder, opened.catalog))
         """Versions that are chosen must have a larger major one: what was compacted may have forgotten what it hid."""
@@ -82,6 +80,7 @@ class Settling:
         self.view = View(opened.gathered.layers, opened.gathered.storages)
         self.versions = Versions(codec.version(self.view.highest))
         self.channels: dict[int, Channel] = {}
+        self._own_channel: Channel | None = None  # of sessions that begin and end at once
         self.measured = Measured()
         """What writing the files of its channels and of epochs costs."""
         self.written_sessions = self.written_entries = 0
@@ -99,7 +98,11 @@ class Settling:
         self._names = threading.Lock()
         self._counter = EpochCounter(opened.last_epoch)
         self._rotations = Rotations()
-        self._pending: list[Written] = []
+        self._pending: list[Batch] = []
+        self.unsettled_bytes = 0
+        """Of sessions that are neither durable nor refused: those of ``_pending``."""
+        self.newest_epoch = 0
+        """The last one in which a session was written here."""
         self._owed: list[tuple[int, int]] = []  # void ranges that the epoch file does not say yet
         self.waiters = Waiters(opened.last_epoch, self.voids)
         self.nudge: Callable[[], None] = self.settle
@@ -175,10 +178,10 @@ class Settling:
 
     def _take_step(self, step: _Step) -> None:
         with self.lock:
-            pending = [written for written in self._pending if written.epoch <= step.upper]
+            pending = [batch for batch in self._pending if batch.epoch <= step.upper]
             recorded = self._counter.recorded
         try:
-            attested = self._sync(pending)
+            attested = self._sync(pending, step.upper)
             records = [epoch_file.void(first, last) for first, last in self._owed]
             if step.record > recorded or step.rotation is not None:
                 records.append(epoch_file.durable(max(step.record, recorded), attested.items()))
@@ -193,23 +196,25 @@ class Settling:
             self._finish_rotation(step.rotation)
         self._spill_if_large()
 
-    def _sync(self, pending: Sequence[Written]) -> dict[int, int]:
-        """Sync what is pending. Returns the newest position of each channel. Raises: StorageError."""
-        newest = {written.channel: written for written in pending}
-        for written in newest.values():
-            written.log.wait(written.position, Level.SYNCED)
-        for written in pending:  # each of them: one may have been refused, and those behind it not
-            written.log.wait(written.position, Level.SYNCED)
-        return {channel: written.position for channel, written in newest.items()}
+    def _sync(self, pending: Sequence[Batch], upper: int) -> dict[int, int]:
+        """Write and sync what is pending. Returns the newest position of each channel. Raises: StorageError."""
+        newest = {batch.channel: batch for batch in pending}
+        for channel in newest:
+            channel.write(upper)
+        for batch in newest.values():
+            batch.sync()
+        for batch in pending:  # each of them: one may have been refused, and those behind it not
+            batch.sync()
+        return {channel.number: batch.position for channel, batch in newest.items()}
 
-    def _show(self, step: _Step, pending: Sequence[Written]) -> None:
+    def _show(self, step: _Step, pending: Sequence[Batch]) -> None:
         """It is durable: readers see it, and who waits is told."""
         with self.view.lock:
-            self.view.take((written.first_ns, written.packed) for written in pending)
+            self.view.take((batch.first_ns, batch.packed) for batch in pending)
             if step.rotation is not None and step.rotation.at_boundary is not None:
                 step.rotation.at_boundary()
         with self.lock:
-            self._pending = [written for written in self._pending if written.epoch > step.upper]
+            self._forget_pending(step.upper)
             self._counter.is_recorded(step.record)
             self._counter.is_informed(step.upper)
         self.waiters.tell(step.upper)
@@ -226,9 +231,10 @@ class Settling:
                 _add_range(self._owed, first, step.upper)
                 _add_range(self.voids, first, step.upper)
                 self._counter.skip(step.upper)
-            self._pending = [written for written in self._pending if written.epoch > step.upper]
+            self._forget_pending(step.upper)
             failed = [request for request in self._rotations.begun if request.boundary <= step.upper]
             if self.failure is not None:
+                self._drop_pending()
                 failed = self._rotations.stop()  # nobody will serve them
         logger.error("epochs %d to %d are not durable: %s", first, step.upper, error)
         for request in failed:
@@ -236,6 +242,17 @@ class Settling:
         self.waiters.refuse(first, step.upper, error)
         if self.failure is not None:
             self.waiters.fail(error)
+
+    def _forget_pending(self, upper: int) -> None:
+        """Batches of epochs up to ``upper`` are durable or void. Holds the lock."""
+        self.unsettled_bytes -= sum(batch.bytes for batch in self._pending if batch.epoch <= upper)
+        self._pending = [batch for batch in self._pending if batch.epoch > upper]
+
+    def _drop_pending(self) -> None:
+        """Nothing more will become durable. Holds the lock."""
+        self._pending, self.unsettled_bytes = [], 0
+        for channel in self.channels.values():
+            channel.forget_gathered()
 
     def _finish_rotation(self, request: RotationRequest) -> None:
         try:
@@ -277,6 +294,7 @@ class Settling:
         let_go_of_frames(error)
         with self.lock:
             self.failure = self.failure or error
+            self._drop_pending()
             waiting = self._rotations.stop()
         for request in waiting:
             request.fail(error)

@@ -253,9 +253,13 @@ class SortedFile:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
+    def may_have(self, place: builtins.bytes) -> bool:
+        """Without reading: an entry of that place may be in it."""
+        return self.entries > 0 and self.first <= place <= self.last
+
     def find(self, place: builtins.bytes) -> builtins.bytes | None:
         """The item of that place, a remove too. Raises: Corruption, DiskError."""
-        if not self.first <= place <= self.last or not self.entries:
+        if not self.may_have(place):
             return None
         data, found = self._block(bisect_right(self._places, place) - 1)
         low, high = 0, len(found.times)

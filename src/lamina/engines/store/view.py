@@ -15,7 +15,9 @@ from itertools import islice, pairwise
 from typing import Final, Protocol
 
 from lamina.engines.store import codec
+from lamina.engines.store.baseline import Baseline
 from lamina.engines.store.codec import OLDEST
+from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.storages import Storages
 from lamina.engines.store.table import Table
 from lamina.errors import BadEntry
@@ -62,6 +64,10 @@ class Found:
         return cls(codec.storage_of(place), place[8:], codec.value_of(item), version, codec.time_of(item))
 
 
+Known = tuple[bool, Found | None]
+"""Whether memory alone can say what the entry is, and what it is."""
+
+
 class Snapshot:
     """Layers that do not change, read as one. Threads: safe from any thread."""
 
@@ -79,6 +85,10 @@ class Snapshot:
     def entry(self, storage: int, key: bytes) -> Found | None:
         """The same with its version and time."""
         return find(self.layers, codec.place(storage, key), self.storages.cleared.get(storage, b""))
+
+    def known(self, storage: int, key: bytes) -> Known:
+        """The same from memory alone."""
+        return known(self.layers, codec.place(storage, key), self.storages.cleared.get(storage, b""))
 
     def scan(self, storage: int | None = None, start: bytes = b"", end: bytes | None = None) -> Iterator[Found]:
         """Entries in order of storage and key, from ``start`` up to but without ``end``; all storages if none is given.
@@ -104,6 +114,11 @@ class Snapshot:
 
 def find(layers: Sequence[Layer], place: bytes, cleared: bytes) -> Found | None:
     """The entry of a place, unless it is older than ``cleared``. Raises: Corruption, DiskError."""
+    return _found(_newest_of(layers, place), place, cleared)
+
+
+def _newest_of(layers: Sequence[Layer], place: bytes) -> bytes | None:
+    """The item of a place. Raises: Corruption, DiskError."""
     best: bytes | None = None
     for layer in layers:
         if best is not None and codec.version_of(best) >= layer.highest:
@@ -111,9 +126,25 @@ def find(layers: Sequence[Layer], place: bytes, cleared: bytes) -> Found | None:
         item = layer.find(place)
         if item is not None and (best is None or codec.version_of(item) > codec.version_of(best)):
             best = item
+    return best
+
+
+def _found(best: bytes | None, place: bytes, cleared: bytes) -> Found | None:
     if best is None or not codec.is_put(best) or codec.version_of(best) < cleared:
         return None
     return Found.of(place, best)
+
+
+def known(layers: Sequence[Layer], place: bytes, cleared: bytes) -> Known:
+    """``find`` in layers that are in memory, if none that is in files can have a newer one."""
+    best = _newest_of([layer for layer in layers if isinstance(layer, Table)], place)
+    for layer in layers:
+        if isinstance(layer, Table) or (best is not None and codec.version_of(best) > layer.highest):
+            continue
+        assert isinstance(layer, SortedFile | Baseline)
+        if layer.may_have(place):
+            return False, None
+    return True, _found(best, place, cleared)
 
 
 class View:
@@ -148,6 +179,16 @@ class View:
                 return find((self.table, *self.layers), place, cleared)
             layers = self.layers
         return find(layers, place, cleared)  # without the lock: they do not change
+
+    def known(self, storage: int, key: bytes) -> Known:
+        """The same from memory alone, without waiting for who takes entries."""
+        if not self.lock.acquire(blocking=False):
+            return False, None
+        try:
+            cleared = self.storages.cleared.get(storage, b"")
+            return known((self.table, *self.layers), codec.place(storage, key), cleared)
+        finally:
+            self.lock.release()
 
     def snapshot(self) -> Snapshot:
         """What there is now, and stays so."""

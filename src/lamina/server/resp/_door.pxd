@@ -17,6 +17,8 @@ cdef class Connection(client.Client):
     cpdef _run_many(self, runs_types.Run run)
     @cython.locals(session=sessions.Session, done=Py_ssize_t)
     cpdef _have_added(self, runs_types.Run run, added)
+    @cython.locals(session=sessions.Session, done=Py_ssize_t)
+    cpdef _run_writes(self, list commands)
     @cython.locals(session=sessions.Session)
     cpdef _run_one(self, list command)
     @cython.locals(session=sessions.Session, marks=list)

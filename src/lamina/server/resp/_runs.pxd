@@ -6,12 +6,15 @@ cdef class Run:
     cdef public bytes key
     cdef public list commands
 
+cdef class Writes:
+    cdef public list commands
+
 cdef class Added:
     cdef public object topic
     cdef public list ids, positions
     cpdef bytes answer(self)
 
-@cython.locals(found=list, run=Run, args=list, words=Py_ssize_t)
+@cython.locals(found=list, run=Run, writes=Writes, args=list, words=Py_ssize_t)
 cpdef list grouped(list commands)
 
 @cython.locals(args=list)

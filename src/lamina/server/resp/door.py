@@ -29,8 +29,9 @@ from lamina.server.resp.answers import Answers, Pushed
 from lamina.server.resp.commands import COMMANDS
 from lamina.server.resp.guard import NOAUTH, may_add
 from lamina.server.resp.protocol import MAX_ARGS, Parser
-from lamina.server.resp.runs import Added, Run, grouped
+from lamina.server.resp.runs import Added, Run, Writes, grouped
 from lamina.server.resp.session import Args, House, Refusal, Session, Wait, _to_nobody
+from lamina.server.resp.store_commands import write_many
 from lamina.server.resp.waiting import Waiting
 from lamina.server.security.gate import Changes
 from lamina.server.security.strangers import MOST_BYTES, Strangers
@@ -234,11 +235,13 @@ class Connection(client.Client):
         finally:
             loops.end_at_once(was)
 
-    def run(self, command: Args | Run | Refusal) -> None:
+    def run(self, command: Args | Run | Writes | Refusal) -> None:
         if isinstance(command, list):
             self._run_one(command)
         elif isinstance(command, Run):
             self._run_many(command)
+        elif isinstance(command, Writes):
+            self._run_writes(command.commands)
         else:
             self._end()
             self.say(replies.error(command.text), [])
@@ -265,6 +268,22 @@ class Connection(client.Client):
             self.say(added.answer(), added)
         if done < len(run.commands):
             self.backlog.extendleft(reversed(run.commands[done:]))
+
+    def _run_writes(self, commands: list[Args]) -> None:
+        """Write sessions as far as that goes at once; the others tell why not, one by one."""
+        session, done = self.session, 0
+        if session.is_free and session.queue is None and not session.says_nothing and not session.skip_next:
+            written = write_many(session, commands)
+            if written is not None:
+                done, reply, rest = written
+                session.last_command = b"s.write"
+                self.house.commands += done
+                for engine, position in rest:
+                    self.needs[engine] = max(position, self.needs.get(engine, 0))
+                for _ in range(done):
+                    self.say(reply, rest)
+        if done < len(commands):
+            self.backlog.extendleft(reversed(commands[done:]))
 
     def _run_one(self, command: Args) -> None:
         session = self.session

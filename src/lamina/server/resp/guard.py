@@ -165,7 +165,7 @@ def _storage(args: Args) -> Iterable[bytes]:
 def _storages(args: Args) -> Iterable[bytes]:
     from lamina.server.resp.store_words import changes
 
-    return {b"%d" % change.storage for change in changes(args)[0]}
+    return {b"%d" % storage for _, storage, _ in changes(args)[0]}
 
 
 _FINDERS: Final[dict[bytes, Callable[[Args], Iterable[bytes]]]] = {

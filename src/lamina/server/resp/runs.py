@@ -1,4 +1,4 @@
-"""Runs of XADD: entries for one topic that a client sent one behind the other, added at once.
+"""Runs of XADD, and of S.WRITE: what a client sent one behind the other for one topic, or for the store, done at once.
 
 Publishers send many commands ahead. What each of them costs beside its entry (finding the command and the topic, the
 lock, the clock) is paid once for the run; the answers are those of the single commands.
@@ -12,6 +12,7 @@ from lamina.server.resp.entry_replies import show_id, show_ids
 from lamina.server.resp.session import Args, Mark, Session
 
 _XADD = frozenset((b"XADD", b"xadd"))
+_WRITE = frozenset((b"S.WRITE", b"s.write"))
 
 
 class Run:
@@ -22,12 +23,29 @@ class Run:
         self.commands = commands
 
 
-def grouped(commands: list[Args]) -> list[Args | Run]:
+class Writes:
+    """One or more ``S.WRITE storage ...``."""
+
+    def __init__(self, commands: list[Args]) -> None:
+        self.commands = commands
+
+
+def grouped(commands: list[Args]) -> list[Args | Run | Writes]:
     """The same commands, in order, with the runs among them put together."""
-    found: list[Args | Run] = []
+    found: list[Args | Run | Writes] = []
     run: Run | None = None
+    writes: Writes | None = None
     for args in commands:
         words = len(args)
+        if args[0] in _WRITE and words > 2:
+            run = None
+            if writes is not None:
+                writes.commands.append(args)
+            else:
+                writes = Writes([args])
+                found.append(writes)
+            continue
+        writes = None
         if words < 5 or not words % 2 or args[0] not in _XADD or args[2] != b"*":
             run = None
             found.append(args)

@@ -10,22 +10,25 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
+from lamina.engines import loops
 from lamina.engines.store.aio import rotated
 from lamina.engines.store.api import StorageInfo, storages_of
+from lamina.engines.store.entries import Change
 from lamina.engines.store.view import Found, Snapshot
 from lamina.errors import LaminaError
 from lamina.server.resp import replies
 from lamina.server.resp.dispatch import Handler
 from lamina.server.resp.guard import may_read_storage
 from lamina.server.resp.replies import Map, Value
-from lamina.server.resp.session import Args, Refusal, Session, Wait
-from lamina.server.resp.store_house import StoreHouse
+from lamina.server.resp.session import Args, Mark, Refusal, Session, Wait
+from lamina.server.resp.store_house import LARGE, StoreHouse
 from lamina.server.resp.store_past import Moment
 from lamina.server.resp.store_words import SYNTAX, Range, changes, looked_at, number, scanned, storage, waited
 from lamina.units import MIB
 
 _OFF: Final = b"ERR the store is switched off (lamina serve --store)"
 _MOST_BYTES: Final = 4 * MIB  # of keys and values in one answer of S.SCAN; one entry may be larger
+_PER_WORD: Final = 32  # bytes that a word of S.WRITE takes beside its own, about
 _MOST_INTEGER: Final = (1 << 63) - 1
 
 
@@ -40,29 +43,86 @@ def house_of(session: Session) -> StoreHouse:
 def write(session: Session, args: Args) -> bytes | Wait:
     """S.WRITE storage [PUT key value | DEL key | CLEAR | ADD | DROP | IN storage] ... [NOWAIT]: the epoch.
 
-    One session: all of it or nothing. The answer goes out when it is durable; with NOWAIT when it was written.
+    One session: all of it or nothing. The answer goes out when it is durable; with NOWAIT when it was handed over.
     """
     house = house_of(session)
+    size = _size(args)
+    if size > LARGE and not session.is_in_exec:
+        return _write_large(session, house, args, size)
     wanted, waits = changes(args)
-
-    def answer(epoch: int) -> bytes:
-        if waits:
-            session.rest_on(house.durable, epoch)
-        else:  # WAITAOF waits for it all the same, and so do reads of this client
-            session.seen[house.durable] = max(epoch, session.seen.get(house.durable, 0))
-        return _epoch(epoch)
-
     if session.is_in_exec:
-        return answer(house.write_here(wanted))
-    epoch = house.write_now(wanted)
+        return _written(session, house, house.write_here([wanted], size), waits)
+    epoch = house.write_now([wanted], size)
     if epoch is not None:
-        return answer(epoch)
+        return _written(session, house, epoch, waits)
 
     async def write() -> Callable[[], bytes]:
-        later = await house.write(wanted)
-        return lambda: answer(later)
+        later = await house.write(lambda: house.store.engine.write([wanted]), size)
+        return lambda: _written(session, house, later, waits)
 
     return later(session, write)
+
+
+def write_many(session: Session, commands: list[Args]) -> tuple[int, bytes, list[Mark]] | None:
+    """The first of these S.WRITEs, as far as it goes at once: how many, the answer to each, and what it rests on.
+
+    None: none of them can be done so. Each tells why when it is run by itself.
+    """
+    house: StoreHouse | None = session.house.store
+    if house is None or house.opened_store is None:
+        return None
+    sessions: list[list[Change]] = []
+    size, all_wait = 0, None
+    try:
+        for args in commands:
+            of_this = _size(args)
+            if of_this > LARGE:
+                break
+            wanted, waits = changes(args)
+            if all_wait is not None and waits is not all_wait:
+                break
+            all_wait = waits
+            size += of_this
+            sessions.append(wanted)
+    except Refusal:
+        pass  # those before it are fine
+    try:
+        epoch = house.write_now(sessions, size) if sessions else None
+    except LaminaError:
+        return None
+    if epoch is None:
+        return None
+    session.seen[house.durable] = max(epoch, session.seen.get(house.durable, 0))
+    return len(sessions), _epoch(epoch), [(house.durable, epoch)] if all_wait else []
+
+
+def _size(args: Args) -> int:
+    """Bytes of a session in memory, about."""
+    return _PER_WORD * len(args) + sum(map(len, args))
+
+
+def _write_large(session: Session, house: StoreHouse, args: Args, size: int) -> Wait:
+    """All of it in a thread: also looking at the words takes long."""
+    found: list[bool] = []
+
+    def make() -> int:
+        wanted, waits = changes(args)
+        found.append(waits)
+        return house.write_large(wanted)
+
+    async def write() -> Callable[[], bytes]:
+        epoch = await house.write(make, size, is_large=True)
+        return lambda: _written(session, house, epoch, found[0])
+
+    return later(session, write)
+
+
+def _written(session: Session, house: StoreHouse, epoch: int, waits: bool) -> bytes:
+    if waits:
+        session.rest_on(house.durable, epoch)
+    else:  # WAITAOF waits for it all the same, and so do reads of this client
+        session.seen[house.durable] = max(epoch, session.seen.get(house.durable, 0))
+    return _epoch(epoch)
 
 
 def get(session: Session, args: Args) -> bytes | Wait:
@@ -72,8 +132,13 @@ def get(session: Session, args: Args) -> bytes | Wait:
     moment, is_full = looked_at(args, 3) if len(args) > 3 else (None, False)
     if moment is not None:
         return _of_the_past(session, house, moment, lambda view: _value(session, view.entry(where, key), is_full))
-    if session.is_in_exec or house.can_read_now(session):
-        return _value(session, house.store.entry(where, key), is_full)
+    if session.is_in_exec or not house.owed(session):
+        is_known, found = house.store.known(where, key)
+        if is_known:
+            return _value(session, found, is_full)
+        if session.is_in_exec:
+            loops.must_wait()
+            return _value(session, house.store.entry(where, key), is_full)
 
     async def find() -> bytes:
         return _value(session, await house.entry(session, where, key), is_full)

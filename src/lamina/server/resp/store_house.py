@@ -4,36 +4,39 @@ An answer to S.WRITE rests on its epoch (``Durable``), as those of topics rest o
 when the epoch is durable, in its turn, and nobody else is held up. So commands that a client sends ahead share epochs,
 and those share syncs.
 
-A session is written at once, on the loop, unless that would have to wait for the disk: then a thread does it, one at a
-time, and the commands behind it on the same connection wait.
+On the loop a session is gathered in memory, which touches no file and waits for none; the store's own thread writes and
+syncs. When more has gathered than the disk has taken, sessions wait in line, and with each the commands behind it on
+its connection, until there is room again: then all that fit are let in at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from lamina.engines import loops
 from lamina.engines.journal import KeepsNothing
 from lamina.engines.logged import Logged
-from lamina.engines.store.aio import is_free, needs_disk
 from lamina.engines.store.api import Store
-from lamina.engines.store.channel import Channel
 from lamina.engines.store.engine import StoreEngine
+from lamina.engines.store.entries import Change
 from lamina.engines.store.view import Found
 from lamina.errors import LaminaError
 from lamina.log.positions import Position
 from lamina.server.resp.session import House, Session
 from lamina.server.resp.store_past import Past
-from lamina.server.resp.store_threads import Limit, Threads
-from lamina.server.resp.store_words import Change
+from lamina.server.resp.store_threads import Limit, Lookups, Threads
 from lamina.units import KIB
 
-_AHEAD: Final = 512 * KIB  # bytes that are not durable: with many more the log would write, and wait for a sync
+LARGE: Final = 256 * KIB
+"""Bytes of a session that a thread makes: packing it would take the loop too long."""
+_AT_ONCE: Final = 16  # sessions that are let in before the loop looks who else has something to do
 _READS: Final = 2  # scans at the same time; others wait
-_THREADS: Final = 1 + 1 + _READS + 3 + 1  # one writes, one looks up a key, some scan, three read the past, one compacts
-_OWN, _SPARE = 0, 1  # channels
+_LOOKUPS: Final = 4  # threads that look up keys in files
+_THREADS: Final = 1 + _LOOKUPS + _READS + 3 + 1  # one writes, three read the past, one compacts
 
 T = TypeVar("T")
 
@@ -57,8 +60,6 @@ class Durable(Logged):
         nothing: KeepsNothing = _NoLog()
         super().__init__(nothing, engine.clock)
         self.engine = engine
-        self.newest = 0
-        """The last epoch in which a session was written here."""
         self._refusals = engine.refusals
 
     def _look(self) -> None:
@@ -69,8 +70,13 @@ class Durable(Logged):
         """Sessions are handed over when they end."""
         self._look()
 
+    def try_push(self) -> bool:
+        """The same: it never waits."""
+        self.push()
+        return True
+
     def is_kept(self) -> bool:
-        is_over = self.engine.last_epoch >= self.newest
+        is_over = self.engine.last_epoch >= self.engine.newest_epoch
         self._look()  # behind that: an epoch is known to be refused before it is over
         return is_over
 
@@ -97,26 +103,36 @@ class Durable(Logged):
         await self.reached(position)
 
 
+class _InLine(NamedTuple):
+    """A session that waits for room, and those behind it."""
+
+    size: int
+    write: Callable[[], int]
+    is_large: bool
+    epoch: asyncio.Future[int]
+
+
 class StoreHouse:
-    """The store, as the commands of all clients use it. On the loop's thread only."""
+    """The store, as the commands of all clients use it. On the loop's thread, but for what says otherwise."""
 
     def __init__(self, open_store: Callable[[], Store], store: Store | None = None) -> None:
         """``open_store`` is called by the first command, unless there is a store already."""
         self._open = open_store
+        self._opening = threading.Lock()
         self._store: Store | None = None
         self._threads = Threads(_THREADS)
-        self._writing = asyncio.Lock()
-        self._looking = asyncio.Lock()
+        self._line: deque[_InLine] = deque()
+        self._letting_in: asyncio.Task[None] | None = None
         self._reading = asyncio.Semaphore(_READS)
         self._compacting = asyncio.Lock()
-        self._ahead = 0
         if store is not None:
             self._take(store)
 
     def _take(self, store: Store) -> None:
-        self._store = store
         self.durable = Durable(store.engine)
         self.past = Past(store, self._threads)
+        self._lookups = Lookups(self._threads, store.entry, _LOOKUPS)
+        self._store = store
 
     @property
     def opened_store(self) -> Store | None:
@@ -130,9 +146,12 @@ class StoreHouse:
         return self._store
 
     def opened(self) -> StoreHouse:
-        """Itself, with a store that is open: the first command makes it. Raises: what opening it does."""
+        """Itself, with a store that is open: the first command makes it, in a thread. Raises: what opening it does."""
         if self._store is None:
-            self._take(self._open())
+            loops.must_wait()
+            with self._opening:
+                if self._store is None:
+                    self._take(self._open())
         return self
 
     def stop(self) -> None:
@@ -143,57 +162,88 @@ class StoreHouse:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def write_now(self, changes: Sequence[Change]) -> int | None:
-        """Write a session. Returns its epoch; None if that has to wait: use ``write``.
+    def write_now(self, sessions: list[list[Change]], size: int) -> int | None:
+        """Write sessions of ``size`` bytes. Returns their epoch; None if that has to wait: use ``write``.
 
         Raises: BadEntry, StorageError: nothing was written.
         """
-        size = sum(change.size for change in changes)
-        if self.durable.is_kept():
-            self._ahead = 0
-        if self._writing.locked() or self._ahead + size > _AHEAD:
+        engine = self.store.engine
+        if self._line or not engine.has_room(size):
             return None
-        channel = self._channel(_OWN)
-        session = channel.begin()
-        if needs_disk(channel, session):
-            session.abort()
-            return None
-        with session:
+        return engine.write(sessions)
+
+    async def write(self, write: Callable[[], int], size: int, *, is_large: bool = False) -> int:
+        """Have ``write`` called behind the others when there is room; in a thread if it ``is_large``.
+
+        Cancelled, it may be done or not.
+        """
+        waits = _InLine(size, write, is_large, asyncio.get_running_loop().create_future())
+        self._line.append(waits)
+        if self._letting_in is None:
+            self._letting_in = asyncio.get_running_loop().create_task(self._let_in())
+        return await waits.epoch
+
+    async def _let_in(self) -> None:
+        """Let in all who wait, in order, as room is made."""
+        count = 0
+        try:
+            while self._line:
+                first = self._line[0]
+                if not first.epoch.done() and not self.store.engine.has_room(first.size):
+                    await self._room()
+                    continue
+                if not first.epoch.done():  # else its client left
+                    await self._let_one_in(first)
+                    count += 1
+                self._line.popleft()  # not before: who comes meanwhile stays behind it
+                if count % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        finally:
+            self._letting_in = None
+
+    async def _let_one_in(self, one: _InLine) -> None:
+        try:
+            epoch = await self._threads.run(one.write) if one.is_large else one.write()
+        except Exception as problem:
+            if not one.epoch.done():
+                one.epoch.set_exception(problem)
+        else:
+            if not one.epoch.done():
+                one.epoch.set_result(epoch)
+
+    async def _room(self) -> None:
+        """Wait until some of what gathered is durable, or refused."""
+        engine = self.store.engine
+        try:
+            await self.durable.reached(engine.last_epoch + 1)
+        except LaminaError:  # told to those who wait for their answers
+            return
+
+    def write_here(self, sessions: list[list[Change]], size: int) -> int:
+        """The same in a transaction, which is not interrupted: here and now, also in another thread."""
+        engine = self.store.engine
+        if not engine.has_room(size):
+            loops.must_wait()
+            engine.wait_for_room(size)
+        return engine.write(sessions)
+
+    def write_large(self, changes: list[Change]) -> int:
+        """A session, in a thread: packing it takes long."""
+        with self.store.session(wait=False) as session:
             for change in changes:
-                change.apply(session)
-        self._ahead += size
-        return self._wrote(session.epoch)
-
-    async def write(self, changes: Sequence[Change]) -> int:
-        """The same, whatever it takes. Cancelled, it may be done or not."""
-        channel = self._channel(_OWN)
-        return self._wrote(await self._in_turn(self._writing, lambda: _written(channel, changes)))
-
-    def write_here(self, changes: Sequence[Change]) -> int:
-        """The same in a transaction, which cannot wait: here and now, even if the disk takes its time."""
-        return self._wrote(_written(self._channel(_SPARE if self._writing.locked() else _OWN), changes))
-
-    def _channel(self, number: int) -> Channel:
-        return self.store.engine.channel(number)
-
-    def _wrote(self, epoch: int) -> int:
-        self.durable.newest = max(epoch, self.durable.newest)
-        return epoch
+                session.change(change)
+        return session.epoch
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def can_read_now(self, session: Session) -> bool:
-        """Nothing has to be waited for that ``entry`` would wait for."""
-        return self._owed(session) == 0 and is_free(self.store.engine)
-
-    def _owed(self, session: Session) -> int:
+    def owed(self, session: Session) -> int:
         """The last epoch in which this client wrote, if that is not over: what it wrote cannot be seen before."""
         own: int = session.seen.get(self.durable, 0)
         return own if own > self.store.last_epoch else 0
 
     async def sees_its_own(self, session: Session) -> None:
         """Wait until what this client wrote can be seen, or never will be."""
-        owed = self._owed(session)
+        owed = self.owed(session)
         if owed:
             try:
                 await self.durable.settled(owed)
@@ -203,9 +253,8 @@ class StoreHouse:
     async def entry(self, session: Session, storage: int, key: bytes) -> Found | None:
         """The entry of a key, once what this client wrote can be seen. Scans are not in its way."""
         await self.sees_its_own(session)
-        if is_free(self.store.engine):
-            return self.store.entry(storage, key)
-        return await self._in_turn(self._looking, lambda: self.store.entry(storage, key))
+        is_known, found = self.store.known(storage, key)
+        return found if is_known else await self._lookups.find(storage, key)
 
     async def read(self, session: Session, work: Callable[[], T]) -> T:
         """Do what reads entries, elsewhere, when those that this client wrote are there."""
@@ -220,13 +269,6 @@ class StoreHouse:
 
     async def _in_turn(self, limit: Limit, work: Callable[[], T]) -> T:
         return await self._threads.in_turn(limit, lambda: self._threads.run(work))
-
-
-def _written(channel: Channel, changes: Sequence[Change]) -> int:
-    with channel.begin() as session:
-        for change in changes:
-            change.apply(session)
-    return session.epoch
 
 
 def let_in(house: House, open_store: Callable[[], Store], store: Store | None = None) -> StoreHouse:

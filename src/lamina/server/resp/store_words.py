@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from lamina.engines.store.channel import Session
-from lamina.engines.store.codec import MOST
+from lamina.engines.store.codec import ADD, CLEAR, DROP, MOST, PUT, REMOVE
+from lamina.engines.store.entries import Change
 from lamina.server.resp.session import Args, Refusal
 from lamina.server.resp.store_past import Moment
 
@@ -18,62 +17,40 @@ COUNT: Final = 100
 MOST_COUNT: Final = 10_000
 _MOST_WAIT_MS: Final = 10**13
 
-_WORDS_BEHIND: Final = {b"put": 2, b"del": 1, b"clear": 0, b"add": 0, b"drop": 0, b"in": 1, b"nowait": 0}
-_AROUND: Final = 64  # bytes of an entry beside its own
-
-
-class Change(NamedTuple):
-    """One change of a session; or several that put entries into one storage."""
-
-    kind: bytes
-    storage: int
-    key: bytes = b""
-    pairs: Sequence[tuple[bytes, bytes]] = ()
-
-    @property
-    def size(self) -> int:
-        """Bytes in the log, about."""
-        return _AROUND + len(self.key) + sum(len(key) + len(value) + _AROUND for key, value in self.pairs)
-
-    def apply(self, session: Session) -> None:
-        """Raises: BadEntry."""
-        if self.kind == b"put":
-            session.put_many(self.storage, self.pairs)
-        elif self.kind == b"del":
-            session.remove(self.storage, self.key)
-        elif self.kind == b"clear":
-            session.clear_storage(self.storage)
-        elif self.kind == b"add":
-            session.add_storage(self.storage)
-        else:
-            session.remove_storage(self.storage)
+_IN, _NOWAIT = -1, -2
+_UNKNOWN: Final = (0, 1 << 62)
+_MORE: Final = {b"put": 2, b"del": 1, b"clear": 0, b"add": 0, b"drop": 0, b"in": 1, b"nowait": 0}
+_KINDS: Final = dict(zip(_MORE, (PUT, REMOVE, CLEAR, ADD, DROP, _IN, _NOWAIT), strict=True))
+_WORDS: Final = {way(word): (_KINDS[word], more) for word, more in _MORE.items() for way in (bytes.lower, bytes.upper)}
+"""What changes are called, as nearly everybody types it: their kinds, and how many words follow."""
 
 
 def changes(args: Args) -> tuple[list[Change], bool]:
-    """Of S.WRITE; and whether the answer need not wait. All words are looked at. Raises: Refusal."""
+    """Of S.WRITE; and whether the answer has to wait. All words are looked at. Raises: Refusal."""
     current = storage(args[1])
     found: list[Change] = []
     pairs: list[tuple[bytes, bytes]] | None = None  # of the change before, if that puts entries here
     waits = True
-    at = 2
-    while at < len(args):
-        word = args[at].lower()
-        behind = _WORDS_BEHIND.get(word)
-        if behind is None or at + behind >= len(args):
+    at, end = 2, len(args)
+    while at < end:
+        word = args[at]
+        kind, more = _WORDS.get(word) or _WORDS.get(word.lower(), _UNKNOWN)
+        following = at + 1 + more
+        if following > end:
             raise Refusal(SYNTAX)
-        if word == b"put":
+        if kind == PUT:
             if pairs is None:
                 pairs = []
-                found.append(Change(word, current, pairs=pairs))
+                found.append((PUT, current, pairs))
             pairs.append((args[at + 1], args[at + 2]))
-        elif word == b"nowait":
+        elif kind == _NOWAIT:
             waits = False
-        elif word == b"in":
+        elif kind == _IN:
             current, pairs = storage(args[at + 1]), None
         else:
             pairs = None
-            found.append(Change(word, current, args[at + 1] if behind else b""))
-        at += 1 + behind
+            found.append((kind, current, args[at + 1] if more else b""))
+        at = following
     if not found:
         raise Refusal(SYNTAX)
     return found, waits

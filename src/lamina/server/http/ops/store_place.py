@@ -62,7 +62,7 @@ async def opened_store(place: Place) -> Store:
         if house is None:
             place.is_there(None)
         else:
-            await place.on_loop(house.opened)
+            await place.in_thread(house.opened)
     return store_of(place)
 
 
