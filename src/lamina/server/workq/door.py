@@ -36,7 +36,6 @@ from lamina.server.workq.parse import Parser
 
 _MOST_SHOWN = 4 << 20  # bytes of payloads in one inspect
 _EXPIRED_EVERY_S = 1.0
-_MOST_REDRIVEN = 500  # jobs, in one turn of the loop
 
 
 class WorkqDoor:
@@ -320,28 +319,8 @@ class Connection(Client):
         if command.id is not None:
             self.say(replies.OK, self.engine.redrive(command.id))
             return
-        self._redrive_on(command, 0)
-
-    def _redrive_on(self, command: c.Redrive, before: int) -> None:
-        """Go on, a piece in each turn of the loop; so many were redriven before."""
-        assert command.name is not None
-        piece = min(command.limit - before, _MOST_REDRIVEN)
-        done, position = self.engine.redrive_queue(command.name, piece)
-        if done == piece == _MOST_REDRIVEN:
-            self.cancel = _cannot_be_cancelled
-            self.door.loop.call_soon(self._redrive_later, command, before + done)
-        else:
-            self.say(b"+OK %d\r\n" % (before + done), position or self.engine.newest_position())
-
-    def _redrive_later(self, command: c.Redrive, before: int) -> None:
-        self.cancel = None
-        try:
-            self._redrive_on(command, before)
-        except LaminaError as problem:
-            self.say_seen(replies.error(problem))
-        if self.cancel is None:
-            self.answers.flush_soon(self)
-            self.work()
+        done, position = self.engine.redrive_queue(command.name, command.limit)
+        self.say(b"+OK %d\r\n" % done, position or self.engine.newest_position())
 
     def _refuse(self, command: c.Refusal) -> None:
         for name in command.queues:
