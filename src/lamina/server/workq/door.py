@@ -319,6 +319,7 @@ class Connection(Client):
         if command.id is not None:
             self.say(replies.OK, self.engine.redrive(command.id))
             return
+        assert command.name is not None
         done, position = self.engine.redrive_queue(command.name, command.limit)
         self.say(b"+OK %d\r\n" % done, position or self.engine.newest_position())
 
