@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from lamina.engines.topics import ids
+from lamina.engines.topics.gone import GoneFolders
 from lamina.engines.topics.topics import Topics
 from lamina.log import ALWAYS, OS, Level, LogOptions, Sync, interval
 from lamina.log.files.memory import MemoryFiles
@@ -211,8 +212,8 @@ def _rename_file_by_file(self: MemoryFiles, old: str, new: str) -> None:
     self.sync_folder(os.path.dirname(new))
 
 
-def _remove_at_once(self: Topics, name: str) -> None:
-    self.files.remove_folder(f"{self.folder}/{name}")
+def _remove_at_once(self: GoneFolders, folder: str) -> None:
+    self._files.remove_folder(folder)
 
 
 @pytest.mark.slow
@@ -221,7 +222,7 @@ def _remove_at_once(self: Topics, name: str) -> None:
     [
         (MemoryFiles, "rename_folder", _rename_without_a_sync),
         (MemoryFiles, "rename_folder", _rename_file_by_file),
-        (Topics, "_throw_away", _remove_at_once),
+        (GoneFolders, "take", _remove_at_once),
     ],
 )
 def test_a_mistake_is_noticed(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,10 +32,10 @@ from lamina.log.naming import TIMED
 from lamina.log.reader import Reader
 from lamina.log.writer import Log
 from lamina.testing import FaultyFiles, ManualClock, MemoryFiles
+from threads_lab import PATIENCE_S, held_at, in_thread
 
 G, A, B = b"g", b"ann", b"bob"
 EITHER_WAY = pytest.mark.parametrize("is_small", [True, False], ids=["from memory", "from files"])
-_PATIENCE_S = 20.0
 
 
 def at(number: int) -> EntryId:
@@ -100,43 +98,6 @@ class Lab:
         """A killed server finds all that was settled."""
         again = self.open(MemoryFiles(self.disk.contents()))
         assert self.picture(again.groups) == self.picture()
-
-
-@contextmanager
-def held_at(files: FaultyFiles, operation: str, what: str) -> Iterator[tuple[threading.Event, threading.Event]]:
-    """Whoever comes there stays until the second event is set; the first says that somebody is there."""
-    reached, goes_on = threading.Event(), threading.Event()
-
-    def hold(called: str, path: str) -> None:
-        if called == operation and what in path and not goes_on.is_set():
-            reached.set()
-            assert goes_on.wait(_PATIENCE_S)
-
-    files.before = hold
-    try:
-        yield reached, goes_on
-    finally:
-        goes_on.set()
-
-
-@contextmanager
-def in_thread(work: Callable[[], Any]) -> Iterator[list[Any]]:
-    """What came of it is in the list at the end: a result, or an error."""
-    done: list[Any] = []
-
-    def run() -> None:
-        try:
-            done.append(work())
-        except Exception as error:
-            done.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield done
-    finally:
-        thread.join(_PATIENCE_S)
-        assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -227,7 +188,7 @@ def test_commands_go_on_while_the_files_are_written(is_small: bool, monkeypatch:
         held_at(lab.faulty, "sync", TIMED.temporary_suffix) as (reached, goes_on),
         in_thread(lab.groups.compact) as did,
     ):
-        assert reached.wait(_PATIENCE_S)
+        assert reached.wait(PATIENCE_S)
         lab.step()
         assert lab.ack(3, 4) == 2
         lab.groups.settle(lab.groups.create(b"h", at(3)))
@@ -292,7 +253,7 @@ def test_small_logs_are_worth_a_snapshot_from_memory_but_no_process(lab: Lab, mo
 
 def test_what_is_written_meanwhile_counts_towards_the_next(lab: Lab, many: None) -> None:
     with held_at(lab.faulty, "sync", TIMED.temporary_suffix) as (reached, goes_on), in_thread(lab.groups.compact):
-        assert reached.wait(_PATIENCE_S)
+        assert reached.wait(PATIENCE_S)
         before = lab.groups._since
         lab.ack(3, 4)
         written = lab.groups._since - before
@@ -395,7 +356,7 @@ def test_the_state_may_be_built_anew_while_files_go(is_small: bool, monkeypatch:
     lab = Lab(segment_bytes=200)
     for where in ("rename", "remove"):
         with held_at(lab.faulty, where, ".dat") as (reached, goes_on), in_thread(lab.groups.compact) as did:
-            assert reached.wait(_PATIENCE_S)
+            assert reached.wait(PATIENCE_S)
             before = lab.picture()
             with in_thread(lab.groups.rebuild):  # waits for the file that is just going
                 goes_on.set()
@@ -411,7 +372,7 @@ def test_the_state_may_be_built_anew_while_files_go(is_small: bool, monkeypatch:
 def test_it_is_given_up_when_the_topic_is_closed(lab: Lab, many: None) -> None:
     compact = in_thread(lambda: locked(lab.topic, lab.groups.compact))
     with held_at(lab.faulty, "create", TIMED.temporary_suffix) as (reached, goes_on), compact as did:
-        assert reached.wait(_PATIENCE_S)
+        assert reached.wait(PATIENCE_S)
         with in_thread(lab.topic.close):
             while not lab.groups._stopper.is_stopped:
                 pass
@@ -443,7 +404,7 @@ def test_upkeep_that_is_stopped_gives_it_up(many: None, monkeypatch: pytest.Monk
     upkeep = Upkeep(topics, Retentions())
     with held_at(files, "create", TIMED.temporary_suffix) as (reached, goes_on):
         upkeep.start()
-        assert reached.wait(_PATIENCE_S)
+        assert reached.wait(PATIENCE_S)
         with in_thread(upkeep.stop):
             while not topic.groups._stopper.is_stopped:
                 pass
@@ -515,6 +476,6 @@ def test_it_ends_with_the_process_that_asked(tmp_path: Path) -> None:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(asdict(task)).encode() + b"\n")
         process.stdin.close()
-        assert process.stdout.read() == b"" and process.wait(_PATIENCE_S) == 1
+        assert process.stdout.read() == b"" and process.wait(PATIENCE_S) == 1
     assert not lab.leftovers()
     lab.topic.close()

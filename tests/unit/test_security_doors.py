@@ -11,6 +11,7 @@ from integration.resp_wire import OK, Error, Simple, packed
 from integration.workq_server import add, job_id
 from lamina.engines.jobs.engine import JobEngine
 from lamina.server.resp import door as resp_door
+from lamina.server.resp import key_commands
 from lamina.server.resp.commands import COMMANDS
 from lamina.server.resp.guard import NEEDS
 from lamina.server.resp.table import FACTS
@@ -149,6 +150,30 @@ async def test_the_server_is_for_its_admins() -> None:
     for words in ("INFO", "COMMAND COUNT", "TIME", "CLIENT INFO", "ACL WHOAMI", "SELECT 3", "WAITAOF 0 0 0"):
         assert not isinstance(await ann.ask_one(words), Error)
     assert b"lamina_folder:\r\n" in await ann.ask_one("INFO persistence")
+
+
+@in_loop
+async def test_who_may_see_few_of_many_topics_scans_them_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are for others, a step looks at so many and no more."""
+    monkeypatch.setattr(key_commands, "_LOOKED_AT", 40)
+    lab = Door(ann="topics:read:t1*", root="*:admin").resp()
+    ann, root = [await entered(lab, name) for name in ("ann", "root")]
+    await root.ask(*(f"XADD t{number} * f v" for number in range(200)))
+    mine = sorted(b"t%d" % number for number in range(200) if str(number).startswith("1"))
+    found, cursor, steps, looked_at = list[bytes](), b"0", 0, list[int]()
+    page_of = lab.topics.page
+
+    def page(place: int, count: int) -> Any:
+        looked_at.append(count)
+        return page_of(place, count)
+
+    lab.topics.page = page  # type: ignore[method-assign]
+    while cursor != b"0" or not steps:
+        cursor, shown = await ann.ask_one(f"SCAN {cursor.decode()} COUNT 5")
+        found, steps = found + shown, steps + 1
+    assert sorted(found) == mine and looked_at == [40] * steps and steps >= len(mine) // 5
+    assert sorted(await ann.ask_one("KEYS *")) == mine and await ann.ask_one("DBSIZE") == len(mine)
+    assert {await ann.ask_one("RANDOMKEY") for _ in range(20)} <= {*mine}
 
 
 @in_loop

@@ -11,7 +11,7 @@ One lock guards the topic and its groups. Lock order: that one, then those of ei
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +23,7 @@ from lamina.engines.topics import garbage, group_compaction, group_snapshot
 from lamina.engines.topics import group_codec as codec
 from lamina.engines.topics.group_compaction import Task
 from lamina.engines.topics.group_snapshot import FRAME, Loader
-from lamina.engines.topics.group_state import State
+from lamina.engines.topics.group_state import Group, State
 from lamina.engines.topics.ids import EntryId
 from lamina.errors import LaminaError, RecordTooLarge, StorageError
 from lamina.log import rewrite
@@ -284,6 +284,12 @@ class GroupLog(logged.Logged):
         self.push()
         start = self.journal.leave(group_compaction.room_for(self._since + self._snapshot_bytes))
         return start, self._append(codec.encode_begin()) - 1  # a mark of the kernel may stand before a record
+
+    def forget(self) -> Iterable[Group]:
+        """The topic is gone for good. Returns what its groups were."""
+        with self.lock:
+            state, self.state = self.state, State()
+        return state.groups.values()
 
     def give_up(self) -> None:
         """Have the compaction that is going on come to an end soon."""

@@ -43,6 +43,9 @@ class Counted(NamedTuple):
     def plus(self, other: Counted) -> Counted:
         return Counted(*map(sum, zip(self, other, strict=True)))
 
+    def minus(self, other: Counted) -> Counted:
+        return Counted(*(mine - its for mine, its in zip(self, other, strict=True)))
+
 
 class Past:
     """Of topics that were closed. Not locked: that of the topics guards it."""
@@ -50,9 +53,8 @@ class Past:
     def __init__(self) -> None:
         self.by_name: dict[bytes, Counted] = {}
 
-    def take(self, name: bytes, topic: Topic) -> None:
-        """It was closed."""
-        counted = Counted.of(topic)
+    def take(self, name: bytes, counted: Counted) -> None:
+        """It happened to one that is not open any more."""
         if counted != Counted():
             if name not in self.by_name and len(self.by_name) >= _MOST:
                 name = OTHERS

@@ -1,10 +1,13 @@
 """All topics of a data folder, by name: one folder each, opened when they are first asked for.
 
     topics/<name>/   20261115T061700.123456789Z.dat …   checkpoint   groups/…
-    topics/.gone-…   on its way out
+    topics/.gone-…   on its way out (deleted.py)
     topics/.lock     who writes here
 
 A topic is deleted or renamed by renaming its folder, in one step; what was deleted is removed later (``sweep``).
+
+Whoever opens, deletes or renames a topic has its name for itself meanwhile, which may take long: a disk is slow, a log
+has to be recovered. Who wants that name waits; all others go on. The lock of all topics is held for moments.
 Threads: every method is safe from any thread.
 """
 
@@ -12,32 +15,37 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from typing import Final
 
 from lamina.clock import Clock, SystemClock
 from lamina.engines import loops
-from lamina.engines.topics.past import Past
+from lamina.engines.topics import catalog, garbage
+from lamina.engines.topics.catalog import Catalog, Doubt
+from lamina.engines.topics.gone import GoneFolders
+from lamina.engines.topics.name_locks import NameLocks
+from lamina.engines.topics.past import Counted, Past
 from lamina.engines.topics.topic import Topic
-from lamina.errors import BadName, LaminaError, LogClosed, LogLocked, StorageError, from_os
+from lamina.errors import BadName, DiskError, LaminaError, LogClosed, StorageError, from_os
 from lamina.log import lock
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.folders import folder_name, name_of
 from lamina.log.measured import Measured
-from lamina.log.naming import CHECKPOINT, sort_out
+from lamina.log.naming import TIMED
 from lamina.log.options import LogOptions
 from lamina.log.reserve import Reserve
 from lamina.log.teardown import Teardown
 
 logger = logging.getLogger("lamina.topics")
 
-_GONE = ".gone-"
 LOCK, RESERVE = ".lock", ".reserve"
 """Beside the topics, under names that none can have."""
+_AT_ONCE: Final = 8  # topics that wait for the disk at the same time when all are closed, or deleted
+_FEW: Final = 16  # for fewer it is not worth it
 
 
 class Topics:
@@ -73,14 +81,14 @@ class Topics:
         self._threaded = threaded
         self._is_closed = False
         self._opened: dict[bytes, Topic] = {}
-        self._written: set[bytes] = set()  # names of which it is known, of those that are not opened
+        self._name_locks = NameLocks()
         self._broken: dict[bytes, str] = {}
         with Teardown(folder) as teardown:
             try:
                 files.make_folder(folder)
                 self._held = lock.take(files, folder, LOCK)
                 teardown.later(self._held.release)
-                self._look()
+                self._names, self._deleted = self._look()
             except OSError as error:
                 raise from_os(error, "open the folder", folder) from error
             teardown.cancel()
@@ -109,23 +117,48 @@ class Topics:
             threaded=threaded,
         )
 
-    def _look(self) -> None:
-        """See which topics there are. Raises: OSError."""
+    def _look(self) -> tuple[Catalog, GoneFolders]:
+        """Which topics there are, and what is left of deleted ones. Raises: OSError."""
         listed = self.files.list(self.folder)
-        self._names = {name for name in map(name_of, listed) if name is not None and not self._is_plain_file(name)}
-        self._gone = [name for name in listed if name.startswith(_GONE)]
+        names: list[tuple[bytes, Doubt | None]] = []
+        for entry in listed:
+            name = name_of(entry)
+            if name is not None:
+                with suppress(OSError):  # a plain file
+                    names.append((name, catalog.doubt_by_names(self.files.list(join(self.folder, entry)))))
+        return Catalog(names), GoneFolders(self.files, self.folder, self.clock, listed)
 
-    def _look_again(self) -> None:
-        """A folder was to be renamed, and it is not known whether it was: it may be so, and not be synced."""
-        with suppress(OSError):
-            self._look()
+    def _look_again(self, *names: bytes) -> None:
+        """Something happened to the folders of these names: see what there is now, and take it over in one step."""
+        found: dict[bytes, Doubt | FileNotFoundError | None] = {}
+        for name in names:
+            try:
+                found[name] = catalog.doubt_by_names(self.files.list(self._folder_of(name)))
+            except FileNotFoundError as error:
+                found[name] = error
+            except OSError:  # nobody knows: it stays what it was
+                continue
+        with self.lock:
+            for name, doubt in found.items():
+                if isinstance(doubt, FileNotFoundError):
+                    self._names.forget(name)
+                    self._broken.pop(name, None)
+                else:
+                    self._names.note(name, doubt)
+            for name in names:
+                self._tell(name)
 
-    def _is_plain_file(self, name: bytes) -> bool:
-        try:
-            self.files.list(self._folder_of(name))
-        except OSError:
-            return True
-        return False
+    def _each(self, names: Collection[bytes], act: Callable[[bytes], object], teardown: Teardown) -> None:
+        """A step for each name. Where there are many, some are taken at the same time: most of it is waiting."""
+        if not self._threaded or len(names) < _FEW:
+            for name in names:
+                teardown.step(partial(act, name))
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(_AT_ONCE, "lamina-topics") as pool:
+            for done in [pool.submit(act, name) for name in names]:
+                teardown.step(done.result)
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
@@ -137,52 +170,61 @@ class Topics:
         if topic is None:
             if name not in self._names:
                 return None
-            topic = self._open(name)
-        return topic if topic.state.exists else None
+            topic = self._open(name, makes=False)
+        return topic if topic is not None and topic.state.exists else None
 
     def get_or_make(self, name: bytes) -> Topic:
         """The topic; a new one exists from its first record on. Raises: BadName; what opening a log does."""
         if name in self.taken:
             loops.must_wait()
-        return self._opened.get(name) or self._open(name)
+        topic = self._opened.get(name) or self._open(name, makes=True)
+        assert topic is not None
+        return topic
 
-    def _open(self, name: bytes) -> Topic:
+    def _open(self, name: bytes, *, makes: bool) -> Topic | None:
+        """None: there is none by that name any more."""
         loops.must_wait()
-        with self.lock:
-            if name in self._opened:
-                return self._opened[name]
-            if self._is_closed:  # others may have the folder by now
-                raise LogClosed(f"{self.folder}: the topics were closed", hint="open them again")
-            folder = self._folder_of(name)
-            try:
-                with Teardown(folder) as teardown:
-                    topic = Topic.open(
-                        folder,
-                        options=self.options,
-                        files=self.files,
-                        clock=self.clock,
-                        committer=self._committer,
-                        threaded=self._threaded,
-                    )
-                    teardown.later(topic.close)
-                    topic.use_reserve(self.reserve)
-                    topic.measure_with(self.measured)
-                    teardown.cancel()
-            except LaminaError as error:
-                self._note_broken(name, error)
-                raise
-            except Exception as error:  # a mistake of ours, or no memory
-                logger.exception("%s cannot be opened", folder)
-                hint = "see the log of the server; the topic can be deleted"
-                problem = StorageError(f"{folder}: cannot be opened: {error!r}", hint=hint)
-                self._note_broken(name, problem)
-                raise problem from error
-            self._broken.pop(name, None)
-            self._names.add(name)
-            self._written.discard(name)
-            self._opened[name] = topic
-            self._tell(name)
+        with self._name_locks.of(name):
+            topic = self._opened.get(name)
+            if topic is not None:
+                return topic
+            self._check_open()
+            if not makes and name not in self._names:
+                return None
+            topic = self._opened_anew(name)
+            with self.lock:
+                self._broken.pop(name, None)
+                self._names.note(name, catalog.doubt_about(topic))
+                self._opened[name] = topic
+                self._tell(name)
             return topic
+
+    def _opened_anew(self, name: bytes) -> Topic:
+        folder = self._folder_of(name)
+        try:
+            with Teardown(folder) as teardown:
+                topic = Topic.open(
+                    folder,
+                    options=self.options,
+                    files=self.files,
+                    clock=self.clock,
+                    committer=self._committer,
+                    threaded=self._threaded,
+                )
+                teardown.later(topic.close)
+                topic.use_reserve(self.reserve)
+                topic.measure_with(self.measured)
+                teardown.cancel()
+        except LaminaError as error:
+            self._note_broken(name, error)
+            raise
+        except Exception as error:  # a mistake of ours, or no memory
+            logger.exception("%s cannot be opened", folder)
+            hint = "see the log of the server; the topic can be deleted"
+            problem = StorageError(f"{folder}: cannot be opened: {error!r}", hint=hint)
+            self._note_broken(name, problem)
+            raise problem from error
+        return topic
 
     def _note_broken(self, name: bytes, error: LaminaError) -> None:
         """Say which topic it is, and remember why it cannot be opened."""
@@ -199,81 +241,128 @@ class Topics:
         return {**self._broken, **failed}
 
     def _tell(self, name: bytes) -> None:
+        """Holds the lock."""
         self.told(name, name in self._names and name not in self._opened)
+
+    def _check_open(self) -> None:
+        """Others may have the folder by now. Raises: LogClosed."""
+        if self._is_closed:
+            raise LogClosed(f"{self.folder}: the topics were closed", hint="open them again")
 
     def _folder_of(self, name: bytes) -> str:
         return join(self.folder, folder_name(name))
 
-    def names(self) -> list[bytes]:
-        """Of all topics, sorted, broken ones too. Raises: LogClosed."""
-        loops.must_wait()
-        return [name for name in self.known() if self._is_there(name)]
+    def opened(self) -> Iterator[tuple[bytes, Topic]]:
+        """Those in use."""
+        return iter(list(self._opened.items()))
 
-    def _is_there(self, name: bytes) -> bool:
-        """It was written to: seen from outside, where that can be. Thousands must not be opened for a list of names."""
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def exists(self, name: bytes) -> bool:
+        """Something was written to it; broken ones count, too. None is opened to find out. Raises: LogClosed."""
+        if name in self.taken:
+            loops.must_wait()
+        if name not in self._names:
+            return False
+        doubt = self._names.doubt(name)
+        if doubt is None:
+            return True
         topic = self._opened.get(name)
         if topic is not None:
             return topic.state.exists
-        if name not in self._written:
-            try:
-                files = self.files.list(self._folder_of(name))
-            except FileNotFoundError:
-                return False
-            except OSError:  # who uses it is told
-                return True
-            count = len(sort_out(files).segments)
-            if count < 2 and CHECKPOINT not in files:  # all there is of it may be the torn beginning of its first file
-                try:
-                    return bool(count) and self._is_known_to_be_there(name)
-                except LogLocked:
-                    return True
-            self._written.add(name)
-        return True
+        return doubt is Doubt.UNSEEN and self._look_into(name)
 
-    def _is_known_to_be_there(self, name: bytes) -> bool:
-        """One that cannot be opened is there: it is no reason not to list the others, and it can be deleted.
+    def _look_into(self, name: bytes) -> bool:
+        """Whether there is a record in a folder about which nothing is known; that is remembered.
 
-        Raises: LogLocked if somebody else has it; LogClosed.
+        Durability: then it is synced. Raises: LogClosed.
         """
-        try:
-            return self.get(name) is not None
-        except (LogClosed, LogLocked):
-            raise
-        except LaminaError:
-            return True
+        loops.must_wait()
+        with self._name_locks.of(name):
+            if name in self._opened or self._names.doubt(name) is not Doubt.UNSEEN:
+                return self.exists(name)
+            self._check_open()
+            try:
+                doubt = None if catalog.has_record(self.files, self._folder_of(name), self.options) else Doubt.EMPTY
+            except (OSError, DiskError):  # who uses it is told
+                return True
+            with self.lock:
+                self._names.note(name, doubt)
+            return doubt is None
+
+    def _look_into_all(self) -> None:
+        """So that it is known of every name whether there is such a topic. Raises: LogClosed."""
+        with self.lock:
+            unseen = [
+                name
+                for name in self._names.unsure()
+                if name not in self._opened and self._names.doubt(name) is Doubt.UNSEEN
+            ]
+        if unseen:
+            loops.must_wait()
+            with Teardown(self.folder) as teardown:
+                self._each(unseen, self._look_into, teardown)
+
+    def rests_on(self, name: bytes) -> Topic | None:
+        """The topic of that name, if that it exists rests on a record of it which may not be safe yet."""
+        topic = self._opened.get(name)
+        if topic is None or self._names.doubt(name) is None or not topic.state.exists:
+            return None
+        if catalog.doubt_about(topic) is not None:
+            return topic
+        with self.lock:
+            if self._opened.get(name) is topic:
+                self._names.note(name, None)
+        return None
+
+    def just_made(self) -> list[tuple[bytes, Topic]]:
+        """All of which that is so."""
+        with self.lock:
+            found = [(name, self.rests_on(name)) for name in self._names.unsure()]
+            return [(name, topic) for name, topic in found if topic is not None]
+
+    def names(self) -> list[bytes]:
+        """Of all topics, sorted, broken ones too. Raises: LogClosed."""
+        self._look_into_all()
+        return [name for name in self.known() if self.exists(name)]
+
+    def existing(self) -> int:
+        """How many there are. Raises: LogClosed."""
+        self._look_into_all()
+        return len(self._names) - sum(not self.exists(name) for name in self._names.unsure())
 
     def known(self) -> list[bytes]:
-        """Names, sorted, also of such that were never written to: none is opened to find out."""
-        with self.lock:
-            return sorted(self._names)
+        """Names, sorted, also of such that were never written to: no file is looked at to find out."""
+        return sorted(self._names.names())
 
     def count(self) -> int:
         """How many are known."""
         return len(self._names)
 
-    def opened(self) -> Iterator[tuple[bytes, Topic]]:
-        """Those in use."""
-        return iter(list(self._opened.items()))
+    def page(self, place: int, count: int) -> tuple[list[tuple[int, bytes]], int]:
+        """Some of the known names from a place on (catalog.py), and where to go on; 0: at the end."""
+        with self.lock:
+            return self._names.page(place, count)
 
     # -- whole topics ------------------------------------------------------------------------------------------------
 
     def delete(self, name: bytes) -> bool:
         """Delete a topic with its groups. False if there is none.
 
-        Durability: when it returns, it is gone for good. Raises: DiskError; then it may be there still.
+        Durability: when it returns, it is gone for good. Raises: LogLocked if another process writes to it; DiskError;
+        then it may be there still.
         """
-        loops.must_wait()
-        with self.lock:
-            existed = self._is_known_to_be_there(name)  # a broken one can be deleted all the same
-            if name in self._names:
-                self._let_go(name)
-                try:
-                    self._throw_away(folder_name(name))
-                    self._names.discard(name)
-                    self._written.discard(name)
-                    self._broken.pop(name, None)
-                finally:
-                    self._tell(name)
+        if name in self._names or name in self.taken:
+            loops.must_wait()
+        with self._name_locks.of(name):
+            self._check_open()
+            if name not in self._names:
+                return False
+            existed = self.exists(name)
+            try:
+                self._throw_away(name)
+            finally:
+                self._look_again(name)
             return existed
 
     def delete_unused(self, name: bytes) -> None:
@@ -282,46 +371,43 @@ class Topics:
         Raises: DiskError; then it may be there still.
         """
         loops.must_wait()
-        with self.lock:
+        with self._name_locks.of(name):
             topic = self._opened.get(name)
             if topic is None or topic.state.exists:
                 return
             self._let_go(name)
-            try:
-                if not topic.state.exists:  # nobody can write to it any more
-                    self._throw_away(folder_name(name))
-                    self._names.discard(name)
-                    self._written.discard(name)
-            finally:
-                self._tell(name)
+            if not topic.state.exists:  # nobody can write to it any more
+                try:
+                    self._deleted.take(self._folder_of(name))
+                finally:
+                    self._look_again(name)
 
-    def rename(self, old: bytes, new: bytes) -> None:
-        """Give topic ``old``, which exists, the name ``new``; a topic that had it is deleted.
+    def rename(self, old: bytes, new: bytes, *, only_if_free: bool = False) -> bool:
+        """Give a topic another name; one that had it is deleted. False: there is no topic ``old``, or there is one with
+        the name ``new`` and it was to be done ``only_if_free``.
 
         Durability: when it returns, it is so for good. A power cut in between may leave ``old`` as it was with ``new``
             already deleted. Raises: BadName; DiskError; what kept records of ``old`` out of its log, then nothing
             was changed.
         """
-        target = folder_name(new)
+        target = join(self.folder, folder_name(new))
         loops.must_wait()
-        with self.lock:
+        with self._name_locks.of(old, new):
+            if not self.exists(old) or (only_if_free and self.exists(new)):
+                return False
             if old == new:
-                return
+                return True
             self._settle(old)
-            self.delete(new)
-            self._let_go(old)
             try:
-                self.files.rename_folder(self._folder_of(old), join(self.folder, target))
+                if new in self._names:
+                    self._throw_away(new)
+                self._let_go(old)
+                self.files.rename_folder(self._folder_of(old), target)
             except OSError as error:
-                self._look_again()
-                self._tell(old)
-                self._tell(new)
                 raise from_os(error, "rename the folder", self._folder_of(old)) from error
-            self._names.discard(old)
-            self._names.add(new)
-            self._broken.pop(old, None)
-            self._tell(old)
-            self._tell(new)
+            finally:
+                self._look_again(old, new)
+            return True
 
     def _settle(self, name: bytes) -> None:
         """What was refused of a topic must not take the place of another one. Raises: the disk's error."""
@@ -334,54 +420,60 @@ class Topics:
     def delete_all(self) -> None:
         """Raises: DiskError, when all others are gone; then some may be there still."""
         loops.must_wait()
-        with self.lock, Teardown(self.folder) as teardown:
-            for name in list(self._names):
-                teardown.step(partial(self.delete, name))
+        with Teardown(self.folder) as teardown:
+            self._each(self._names.names(), self.delete, teardown)
 
-    def _let_go(self, name: bytes) -> None:
+    def _let_go(self, name: bytes) -> Topic | None:
         """Close a topic, whatever goes wrong. What of it was refused is told to those who wait for it."""
-        topic = self._opened.pop(name, None)
-        if topic is not None:
-            with Teardown(topic.folder) as teardown:
-                teardown.try_to(topic.close, "closed to be deleted or renamed")
-                teardown.try_to(partial(self.counts.take, name, topic), "its counts begin anew")
-                teardown.try_to(topic.tell_all, "who waits for it is not told")
+        with self.lock:
+            topic = self._opened.pop(name, None)
+            if topic is None:
+                return None
+            counted = Counted.of(topic)
+            self.counts.take(name, counted)
+        with Teardown(topic.folder) as teardown:
+            teardown.try_to(topic.close, "closed to be deleted or renamed")
+            teardown.try_to(topic.tell_all, "who waits for it is not told")
+        with self.lock:
+            self.counts.take(name, Counted.of(topic).minus(counted))  # while it was closed
+            self._tell(name)
+        return topic
 
-    def _throw_away(self, name: str) -> None:
-        for number in count(self.clock.now_ns()):
-            gone = f"{_GONE}{number}"
-            try:
-                self.files.rename_folder(join(self.folder, name), join(self.folder, gone))
-            except FileExistsError:
-                continue
-            except FileNotFoundError:  # it was never written to
-                return
-            except OSError as error:
-                self._look_again()
-                raise from_os(error, "delete the folder", join(self.folder, name)) from error
-            self._gone.append(gone)
-            return
+    def _throw_away(self, name: bytes) -> None:
+        """Close a topic and put its folder aside."""
+        topic = self._let_go(name)
+        held = None
+        if topic is None:
+            with suppress(DiskError):  # one that is broken can be deleted all the same
+                held = lock.take(self.files, self._folder_of(name), TIMED.lock_name)
+        try:
+            self._deleted.take(self._folder_of(name))
+        finally:
+            if held is not None:
+                held.release()
+        if topic is not None and topic.opened_groups is not None:
+            garbage.free(topic.opened_groups.forget())
 
     def sweep(self) -> None:
         """Give back the room of what was deleted. Raises: DiskError."""
-        while self._gone:
-            gone = self._gone[-1]
-            folder = join(self.folder, gone)
-            try:
-                with suppress(FileNotFoundError):
-                    self.files.remove_folder(folder)
-            except OSError as error:
-                raise from_os(error, "remove the folder", folder) from error
-            self._gone.remove(gone)
+        self._deleted.sweep()
 
     def close(self) -> None:
         """Write and sync everything. Raises: the first error, after all was closed; others are logged."""
-        with self.lock, Teardown(self.folder) as teardown:
-            self._is_closed = True
-            for name in list(self._opened):
-                teardown.step(self._opened.pop(name).close)
+        with Teardown(self.folder) as teardown:
+            with self.lock:
+                self._is_closed = True
+            while names := self._name_locks.used() | {*self._opened}:  # also what somebody is just opening
+                self._each(names, self._close_one, teardown)
             teardown.try_to(self.sweep, "what was deleted takes up room until it is opened again")
             teardown.step(self._held.release)
+
+    def _close_one(self, name: bytes) -> None:
+        with self._name_locks.of(name):
+            with self.lock:
+                topic = self._opened.pop(name, None)
+            if topic is not None:
+                topic.close()
 
 
 def is_possible(name: bytes) -> bool:

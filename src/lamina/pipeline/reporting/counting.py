@@ -20,7 +20,7 @@ GROUP_STATE: Final = ("topic", "group", "consumers", "lag", "pending")
 BETWEEN: Final = " \N{MIDDLE DOT} "
 """Between the name of a topic and that of its group."""
 
-_TOPIC: Final = {"entry": "topics.published", "deleted": "topics.deleted", "trimmed": "topics.trimmed"}
+_TOPIC: Final = {"entry": "topics.published", "deleted": "topics.gone", "trimmed": "topics.trimmed"}
 _GROUPS: Final = {"delivered": "groups.delivered", "acked": "groups.acked", "claimed": "groups.claimed"}
 _STORE: Final = {"put": "store.puts", "remove": "store.removes", "clear": "store.cleared"}
 

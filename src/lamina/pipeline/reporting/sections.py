@@ -91,7 +91,7 @@ def _ranking(drawing: Drawing, title: str, measure: str, color: int) -> str:
 
 
 def _topics(drawing: Drawing, disk: Disk) -> Section | None:
-    if not drawing.has("topics.published", "topics.deleted", "topics.trimmed"):
+    if not drawing.has("topics.published", "topics.gone", "topics.trimmed"):
         return None
     plots, steps, each = drawing.plots, drawing.steps, drawing.each
     figures = [

@@ -42,7 +42,7 @@ def of_topics(session: Session) -> Facts:
     """Topics in use, those with most entries ever added one by one, with their groups."""
     topics = session.house.topics
     opened = list(islice(topics.opened(), _LOOKED_AT))
-    known = len(topics.known())
+    known = topics.count()
     if not may_read_all(session, "topics"):
         opened = [pair for pair in opened if may_read(session, "topics", pair[0])]
         known = len(readable(session, topics.names()))

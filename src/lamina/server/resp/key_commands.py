@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
-from random import choice
+from random import randrange
 from typing import Final
 
 from lamina.engines import loops
+from lamina.engines.topics.catalog import PLACES
 from lamina.log.files import join
 from lamina.log.folders import folder_name
 from lamina.server.resp import replies
 from lamina.server.resp.dispatch import Handler
 from lamina.server.resp.glob import compile_glob
 from lamina.server.resp.group_words import integer
-from lamina.server.resp.guard import readable
+from lamina.server.resp.guard import readable, sees_all
 from lamina.server.resp.replies import encode
 from lamina.server.resp.session import Args, Refusal, Session
 
 _SYNTAX: Final = "ERR syntax error"
 _NO_SUCH_KEY: Final = "ERR no such key"
 _STREAM: Final = b"stream"
+_LOOKED_AT: Final = 1000  # names, where some may not be for the user
+_LISTED_AT_ONCE: Final = 2000  # names that KEYS goes through on the loop
+_ERA: Final = hash(b"of this process") % 4096 * 2 * PLACES
+"""What cursors of this process begin with. With it they have 53 bits, which is what some clients can hold."""
 
 
 # -- which there are -----------------------------------------------------------------------------------------------
@@ -32,10 +36,13 @@ def exists(session: Session, args: Args) -> bytes:
 
 
 def _is_there(session: Session, key: bytes) -> bool:
-    topic = session.topics.get(key)
-    if topic is None:
+    """No topic is opened to find out."""
+    topics = session.topics
+    if not topics.exists(key):
         return False
-    session.rest_on(topic, topic.newest_position())
+    topic = topics.rests_on(key)
+    if topic is not None:
+        session.rest_on(topic, topic.newest_position())
     return True
 
 
@@ -43,56 +50,78 @@ def type_(session: Session, args: Args) -> bytes:
     return replies.simple(_STREAM if _is_there(session, args[1]) else b"none")
 
 
-def _names(session: Session) -> list[bytes]:
-    """Of those that are there and that the user may see. The answer rests on such that were just made."""
-    for _, topic in session.topics.opened():
-        session.rest_on(topic, topic.newest_position())
-    return readable(session, session.topics.names())
+def _show(session: Session, names: list[bytes]) -> list[bytes]:
+    """These are there, and that is shown: it may rest on records that were just made."""
+    just_made = session.topics.just_made()
+    if just_made:
+        shown = set(names)
+        for name, topic in just_made:
+            if name in shown:
+                session.rest_on(topic, topic.newest_position())
+    return names
 
 
 def keys(session: Session, args: Args) -> bytes:
     fits = compile_glob(args[1])
-    return encode([name for name in _names(session) if fits(name)], session.version)
+    if session.topics.count() > _LISTED_AT_ONCE:
+        loops.must_wait()
+    return encode(
+        _show(session, [name for name in readable(session, session.topics.names()) if fits(name)]), session.version
+    )
 
 
 def dbsize(session: Session, args: Args) -> bytes:
-    return replies.integer(len(_names(session)))
+    topics = session.topics
+    if not sees_all(session):
+        return replies.integer(len(_show(session, readable(session, topics.names()))))
+    count = topics.existing()
+    for _, topic in topics.just_made():
+        session.rest_on(topic, topic.newest_position())
+    return replies.integer(count)
 
 
 def randomkey(session: Session, args: Args) -> bytes:
-    names = _names(session)
-    return encode(choice(names) if names else None, session.version)
+    """The next one behind a random place, going round."""
+    start = randrange(PLACES) + 1
+    for place, end in ((start, PLACES + 1), (1, start)):
+        while place:
+            page, next_place = session.topics.page(place, _LOOKED_AT)
+            for at, name in page:
+                if at < end and readable(session, [name]) and _is_there(session, name):
+                    return encode(name, session.version)
+            place = next_place if next_place < end else 0
+    return encode(None, session.version)
 
 
 def scan(session: Session, args: Args) -> bytes:
     """SCAN cursor [MATCH pattern] [COUNT count] [TYPE type].
 
-    Names come in the order of a hash, and the cursor is a hash: who scans gets every topic that was there all the time,
-    whatever else came and went.
+    Names come in the order of their places (catalog.py), and the cursor is a place: who scans gets every topic that was
+    there all the time, whatever else came and went. No more names are looked at than were asked for, unless many of
+    them are not for the user.
     """
     cursor = _cursor(args[1])
     fits, count, is_stream = _scan_options(args)
+    page, next_place = session.topics.page(cursor, count if sees_all(session) else max(count, _LOOKED_AT))
     found: list[bytes] = []
-    next_cursor = 0
-    for hash, name in sorted((_hash(name), name) for name in _names(session)):
-        if hash < cursor:
-            continue
-        if len(found) >= count and hash != _hash(found[-1]):  # all with one hash come together
-            next_cursor = hash
+    last = 0
+    for place, name in page:
+        if len(found) >= count and place != last:  # all at one place come together
+            next_place = place
             break
-        found.append(name)
-    shown = [name for name in found if is_stream and fits(name)]
-    return encode([b"%d" % next_cursor, shown], session.version)
-
-
-def _hash(name: bytes) -> int:
-    return zlib.crc32(name) + 1  # 0 is the cursor of the beginning, and of the end
+        last = place
+        if readable(session, [name]) and session.topics.exists(name):
+            found.append(name)
+    shown = _show(session, [name for name in found if is_stream and fits(name)])
+    return encode([b"%d" % (next_place and _ERA + next_place), shown], session.version)
 
 
 def _cursor(text: bytes) -> int:
+    """The place where a scan goes on."""
     if not text.isdigit() or len(text) > 20 or int(text) >= 1 << 64:
         raise Refusal("ERR invalid cursor")
-    return int(text)
+    place = int(text) - _ERA
+    return place if 0 < place <= PLACES else 1  # of another process, with other places: all names come once more
 
 
 def _scan_options(args: Args) -> tuple[Callable[[bytes], object], int, bool]:
@@ -120,22 +149,23 @@ def _scan_options(args: Args) -> tuple[Callable[[bytes], object], int, bool]:
 
 def delete(session: Session, args: Args) -> bytes:
     """DEL and UNLINK."""
-    return replies.integer(sum(_delete(session, key) for key in args[1:]))
-
-
-def _delete(session: Session, key: bytes) -> bool:
-    if not session.topics.delete(key):
-        return False
-    session.house.changed(key)
-    session.house.forget_closed()
-    return True
+    count = 0
+    try:
+        for key in args[1:]:
+            if session.topics.delete(key):
+                count += 1
+                session.house.changed(key)
+    finally:
+        if count:
+            session.house.forget_closed()
+    return replies.integer(count)
 
 
 def flush(session: Session, args: Args) -> bytes:
     """FLUSHALL and FLUSHDB [ASYNC | SYNC]: all databases show the same topics."""
     if len(args) > 2 or (len(args) == 2 and args[1].lower() not in (b"async", b"sync")):
         raise Refusal(_SYNTAX)
-    names = session.topics.names()
+    names = session.topics.known()
     session.topics.delete_all()
     for name in names:
         session.house.changed(name)
@@ -144,26 +174,26 @@ def flush(session: Session, args: Args) -> bytes:
 
 
 def rename(session: Session, args: Args) -> bytes:
-    _rename(session, args[1], args[2])
+    if not _rename(session, args[1], args[2]):
+        raise Refusal(_NO_SUCH_KEY)
     return replies.OK
 
 
 def renamenx(session: Session, args: Args) -> bytes:
     if not _is_there(session, args[1]):
         raise Refusal(_NO_SUCH_KEY)
-    if _is_there(session, args[2]):
+    if _is_there(session, args[2]) or not _rename(session, args[1], args[2], only_if_free=True):
         return replies.integer(0)
-    _rename(session, args[1], args[2])
     return replies.integer(1)
 
 
-def _rename(session: Session, old: bytes, new: bytes) -> None:
-    if session.topics.get(old) is None:
-        raise Refusal(_NO_SUCH_KEY)
-    session.topics.rename(old, new)
+def _rename(session: Session, old: bytes, new: bytes, *, only_if_free: bool = False) -> bool:
+    if not session.topics.rename(old, new, only_if_free=only_if_free):
+        return False
     for key in (old, new):
         session.house.changed(key)
     session.house.forget_closed()
+    return True
 
 
 # -- what other keys have ------------------------------------------------------------------------------------------
