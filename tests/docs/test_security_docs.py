@@ -12,7 +12,7 @@ from lamina import runs
 from lamina.engines.jobs import engine as jobs_engine
 from lamina.engines.queues.options import QueueOptions
 from lamina.engines.store.options import StoreOptions
-from lamina.engines.topics import finding
+from lamina.engines.topics import codec, finding
 from lamina.errors import BadOption
 from lamina.log import reserve
 from lamina.log.options import LogOptions
@@ -104,6 +104,7 @@ CODE: dict[str, object] = {
     "entries of one `S.SCAN`": store_words.MOST_COUNT,
     "bytes of one `S.SCAN`": store_commands._MOST_BYTES,
     "`DEBUG SLEEP`": f"{server_commands._LONGEST_SLEEP_S:.0f} s",
+    "what `ENTRIESADDED`, `ENTRIESREAD` and `RETRYCOUNT` set": codec.MOST_SET,
     "a payload or a result": fields.MAX_PAYLOAD,
     "one command with its payload": parse.MAX_COMMAND,
     "the name of a queue, a unique key": fields.MAX_NAME,

@@ -75,3 +75,28 @@ def test_the_kernel_switch_uses_the_system_only_for_its_environment() -> None:
 @pytest.mark.parametrize("name", WRITTEN_BY_HAND)
 def test_no_source_file_is_longer_than_650_lines(name: str) -> None:
     assert len((ROOT / name).read_text().splitlines()) <= LONGEST
+
+
+def compiled_as_written() -> list[str]:
+    """The modules that setup.py compiles from their Python source."""
+    tree = ast.parse((ROOT.parents[1] / "setup.py").read_text())
+    (table,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "AS_WRITTEN"
+    )
+    packages: dict[str, tuple[str, ...]] = ast.literal_eval(table)
+    folders = {package: package.removeprefix("lamina.").replace(".", "/") for package in packages}
+    return [f"{folders[package]}/{name}.py" for package, names in packages.items() for name in names]
+
+
+def waits_in_a_handler(name: str) -> list[int]:
+    """Lines of coroutines that wait while they handle an error."""
+    handlers = (node for node in ast.walk(tree(name)) if isinstance(node, ast.ExceptHandler))
+    return [node.lineno for handler in handlers for node in ast.walk(handler) if isinstance(node, ast.Await)]
+
+
+@pytest.mark.parametrize("name", compiled_as_written())
+def test_no_compiled_coroutine_waits_while_it_handles_an_error(name: str) -> None:
+    """Under CPython 3.11 one that Cython compiled crashes the process there."""
+    assert not waits_in_a_handler(name)

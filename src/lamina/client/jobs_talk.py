@@ -17,7 +17,7 @@ from lamina.client.jobs_asking import Talk, canonical, words
 from lamina.client.jobs_giving import Giving
 from lamina.client.talking import Ask, Patience
 from lamina.client.wire import just_count
-from lamina.engines.jobs.api import DAY_S, Seconds, check_count, check_name, check_payload, to_ms
+from lamina.engines.jobs.api import DAY_S, Seconds, check_count, check_lease, check_name, check_payload, to_ms
 from lamina.engines.jobs.job import PLACES
 from lamina.engines.jobs.views import JobResult, JobView, QueueView
 from lamina.errors import BadJob, Disconnected, DuplicateResult, JobNotFound, WireError
@@ -33,9 +33,7 @@ class JobsTalk(Giving):
     # -- doing work ------------------------------------------------------------------------------------------------
 
     def lease(self, names: Sequence[str], most: int, wait: Seconds) -> Talk[list[read.NumberedJob]]:
-        checked = [check_name(name) for name in names]
-        if not names or not 1 <= most <= 1000:
-            raise BadJob("a lease takes at least one queue and 1 to 1000 jobs")
+        checked = check_lease(names, most)
         end = time.monotonic() + to_ms("wait", wait) / 1000
         while True:
             left = min(max(end - time.monotonic(), 0.0), _LONGEST_WAIT_S)

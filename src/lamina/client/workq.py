@@ -25,9 +25,8 @@ from lamina.client.jobs_giving import add_command
 from lamina.client.jobs_reading import Block, LeasedJob
 from lamina.client.wire import Command, Reading, just_count, nothing
 from lamina.client.workq_line import WorkqLine
-from lamina.engines.jobs.api import DAY_S, Seconds, check_count, check_name, check_payload, to_ms
+from lamina.engines.jobs.api import DAY_S, Seconds, check_count, check_lease, check_name, check_payload, to_ms
 from lamina.engines.jobs.views import JobResult
-from lamina.errors import BadJob
 
 T = TypeVar("T")
 
@@ -75,9 +74,7 @@ class WorkqClient:
 
     def lease_many(self, *names: str, most: int, wait: Seconds = 0) -> list[LeasedJob]:
         """Up to ``most`` jobs at once."""
-        if not names or not 1 <= most <= 1000:
-            raise BadJob("a lease takes at least one queue and 1 to 1000 jobs")
-        parts = [*map(check_name, names), *([f"-max={most}"] if most > 1 else [])]
+        parts = [*check_lease(names, most), *([f"-max={most}"] if most > 1 else [])]
         return self._ask("lease", *parts, wait=wait, reader=read.leased) or []
 
     def complete(self, id: str, result: bytes = b"") -> None:

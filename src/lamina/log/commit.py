@@ -65,7 +65,7 @@ class ThreadWaiter(Waiter):
 
     def sleep(self, seconds: float | None = None) -> bool:
         """Return True when told, False when the time has passed."""
-        return self._gate.acquire(timeout=-1 if seconds is None else max(seconds, 0))
+        return self._gate.acquire(timeout=-1 if seconds is None else min(max(seconds, 0), threading.TIMEOUT_MAX))
 
 
 class LoopWaiter(Waiter):

@@ -11,6 +11,7 @@ from lamina.log.sync import ALWAYS, Sync, parse
 from lamina.units import KIB, MIB
 
 _LARGEST_PAYLOAD: Final = 1 << 30
+_OLDEST_S: Final = 1e9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +41,9 @@ class LogOptions:
             ("gather_bytes", 1, 1 << 40),
         ):
             value = getattr(self, name)
-            if not isinstance(value, int) or not least <= value <= most:
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise BadOption(f"{name} = {value!r} cannot be", hint=f"give {least} to {most}", option=name)
-        if self.segment_age_s is not None and not self.segment_age_s > 0:
-            raise BadOption(f"segment_age_s = {self.segment_age_s} cannot be", hint="give seconds above 0, or None")
+        age = self.segment_age_s
+        if age is not None and (isinstance(age, bool) or not isinstance(age, int | float) or not 0 < age <= _OLDEST_S):
+            hint = f"give seconds, above 0 and up to {_OLDEST_S}, or None"
+            raise BadOption(f"segment_age_s = {age!r} cannot be", hint=hint, option="segment_age_s")

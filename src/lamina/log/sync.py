@@ -37,6 +37,8 @@ class Sync:
         return f"interval({self.interval_ms} ms)" if self.name == "interval" else self.name
 
 
+_LONGEST_MS: Final = 999_999_999  # what the text of a policy has room for
+
 # `always` has an interval too: for records appended with a weaker policy of their own.
 ALWAYS: Final = Sync("always", Level.SYNCED, 1000)
 OS: Final = Sync("os", Level.WRITTEN, None)
@@ -44,8 +46,8 @@ OS: Final = Sync("os", Level.WRITTEN, None)
 
 def interval(ms: int = 1000) -> Sync:
     """Answer when written, sync every ``ms`` milliseconds."""
-    if not isinstance(ms, int) or ms <= 0:
-        raise BadOption(f"a sync interval of {ms!r} ms cannot be", hint="give milliseconds, at least 1")
+    if isinstance(ms, bool) or not isinstance(ms, int) or not 1 <= ms <= _LONGEST_MS:
+        raise BadOption(f"a sync interval of {ms!r} ms cannot be", hint=f"give milliseconds, 1 to {_LONGEST_MS}")
     return Sync("interval", Level.WRITTEN, ms)
 
 

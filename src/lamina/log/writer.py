@@ -275,7 +275,7 @@ class Log(Positions):
             raise error.with_traceback(None)
         if position <= (self._synced if level is Level.SYNCED else self._written):
             return True
-        if position > self._last_position:
+        if not position <= self._last_position:  # nor is one that is no number
             raise ValueError(f"position {position} was never appended")
         if self._failure is not None:
             raise self._failure.with_traceback(None)

@@ -13,6 +13,7 @@ from lamina.engines.jobs.api import (
     Leased,
     Seconds,
     check_count,
+    check_lease,
     check_name,
     check_payload,
     error_text,
@@ -24,7 +25,7 @@ from lamina.engines.jobs.api import (
 from lamina.engines.jobs.job import Job
 from lamina.engines.jobs.views import JobResult, JobView, QueueView, parse_id, show_id
 from lamina.engines.jobs.waiting import LeaseWaiter
-from lamina.errors import BadJob, JobNotFound, LaminaError
+from lamina.errors import JobNotFound, LaminaError
 
 if TYPE_CHECKING:
     from lamina.engines.jobs.api import Jobs
@@ -120,10 +121,7 @@ class AsyncJobs:
             self._jobs._keeper.let_go(job.lease)
 
     async def lease_many(self, *names: str, most: int, wait: Seconds = 0) -> list[AsyncLeased]:
-        for name in names:
-            check_name(name)
-        if not names or not 1 <= most <= 1000:
-            raise BadJob("a lease takes at least one queue and 1 to 1000 jobs")
+        check_lease(names, most)
         jobs, position = self._engine.lease(names, most)
         if not jobs and wait:
             jobs, position = await self._wait_for_job(names, most, to_ms("wait", wait) / 1000)

@@ -175,10 +175,7 @@ class Jobs:
 
     def lease_many(self, *names: str, most: int, wait: Seconds = 0) -> list[Leased]:
         """Up to ``most`` jobs at once, each to be completed or failed by the caller within its time to run."""
-        for name in names:
-            check_name(name)
-        if not names or not 1 <= most <= 1000:
-            raise BadJob("a lease takes at least one queue and 1 to 1000 jobs")
+        check_lease(names, most)
         jobs, position = self.engine.lease(names, most)
         if not jobs and wait:
             jobs, position = self._wait_for_job(names, most, to_ms("wait", wait) / 1000)
@@ -362,6 +359,8 @@ def job_fields(
     backoff: Seconds = 0,
 ) -> tuple[bytes, str, int, int, bytes, int, int, int, int | None, str, int]:
     """What ``JobEngine.add`` takes. Raises: BadJob naming the value that cannot be."""
+    if at is not None and not isinstance(at, datetime):
+        raise BadJob(f"at of {at!r} cannot be", hint="a datetime with a zone")
     if at is not None and at.tzinfo is None:
         raise BadJob("a time without a zone says nothing", hint="datetime.now(UTC) + timedelta(...)")
     if at is not None and delay:
@@ -393,6 +392,14 @@ def run_fields(name: str, payload: bytes, ttr: Seconds, priority: int) -> tuple[
     """What ``JobEngine.run`` takes."""
     check_count("priority", priority, -(2**31), 2**31 - 1)
     return uuid4().bytes, check_name(name), to_ms("ttr", ttr, 1, DAY_S), check_payload(payload), priority
+
+
+def check_lease(names: Sequence[str], most: int) -> list[str]:
+    """The names. Raises: BadJob."""
+    if not names:
+        raise BadJob("a lease takes at least one queue")
+    check_count("most", most, 1, 1000)
+    return [check_name(name) for name in names]
 
 
 def check_count(what: str, number: int, least: int = 0, most: int = 2**32) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
+from lamina.engines.jobs.codec import clamped
 from lamina.engines.jobs.job import AT_READY, COMPLETED, NEVER, PLACES, Job, Queue
 from lamina.errors import BadJob
 
@@ -27,6 +28,7 @@ class JobView:
     ttl_ms: int
     created_ns: int
     scheduled_ns: int | None
+    """Behind 2262, where numbers of 64 bits end, the last there is."""
     lease_until_ns: int | None
     expires_ns: int | None
     unique: str
@@ -50,7 +52,7 @@ class JobView:
             ttr_ms=job.ttr,
             ttl_ms=job.ttl,
             created_ns=job.created,
-            scheduled_ns=job.time,
+            scheduled_ns=None if job.time is None else clamped(job.time),
             lease_until_ns=job.lease_until or None,
             expires_ns=None if job.expires == NEVER else job.expires,
             unique=job.unique,

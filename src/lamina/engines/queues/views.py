@@ -159,7 +159,7 @@ def to_ttl(ttl: int | timedelta | None) -> int:
     """Whole seconds, rounded up; 0: for ever. Raises: BadOption."""
     if ttl is None:
         return NO_TTL
-    seconds = -(-ttl // timedelta(seconds=1)) if isinstance(ttl, timedelta) else ttl
+    seconds = -(-(ttl // timedelta(microseconds=1)) // 1_000_000) if isinstance(ttl, timedelta) else ttl
     if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= _MOST_TTL:
         hint = f"whole seconds, 0 (for ever) to {_MOST_TTL}, or a timedelta"
         raise BadOption(f"ttl of {ttl!r} cannot be", hint=hint, option="ttl")

@@ -104,7 +104,7 @@ class Waiters:
         self.add(epoch, told)
         if not is_told.is_set():
             nudge()
-        if not is_told.wait(timeout):
+        if not is_told.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
             self.remove(told)
             raise TimeoutError(f"epoch {epoch} is not durable after {timeout} s")
         if outcome[0] is not None:

@@ -77,7 +77,7 @@ class StoreEngine(Settling):
             self.check_open()
             if number is None:
                 number = next(each for each in count() if each not in self.channels)
-            if not isinstance(number, int) or not 0 <= number < MOST_CHANNELS:
+            if type(number) is not int or not 0 <= number < MOST_CHANNELS:
                 raise BadEntry(f"{number!r} is no channel", hint=f"give a number from 0 to {MOST_CHANNELS - 1}")
             channel = self.channels.get(number)
             if channel is None:

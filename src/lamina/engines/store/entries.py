@@ -111,7 +111,7 @@ class Entries:
     def _check(self, storage: int, size: int, each: int = 1) -> None:
         if not self._is_open:
             raise BadEntry("the session has ended", hint="begin another one")
-        if not isinstance(storage, int) or not 0 <= storage <= MOST:
+        if type(storage) is not int or not 0 <= storage <= MOST:
             raise BadEntry(f"{storage!r} is no storage", hint=f"give a number from 0 to {MOST}")
         if each == 1 and size > LARGEST:
             raise _too_large(size)

@@ -72,6 +72,8 @@ class EpochCounter:
 
     def check(self, epoch: int) -> None:
         """Raises: BadEntry if ``switch`` cannot be to this one."""
+        if type(epoch) is not int:
+            raise BadEntry(f"{epoch!r} is no epoch", hint="give a whole number")
         if not self.current <= epoch <= max(_FARTHEST, self.current + 1):
             hint = "epochs rise" if epoch < self.current else f"ask for {_FARTHEST} at most"
             raise BadEntry(f"epoch {epoch} cannot follow epoch {self.current}", hint=hint)

@@ -69,7 +69,7 @@ class RotationRequest:
 
     def wait(self, timeout: float | None = None) -> Rotated:
         """The answer. Raises: what kept it from being done; TimeoutError."""
-        if not self._is_answered.wait(timeout):
+        if not self._is_answered.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
             raise TimeoutError(f"the files are not rotated after {timeout} s")
         return self.result()
 

@@ -134,7 +134,8 @@ def _read(files: Files, folder: str) -> tuple[State, int] | None:
         return None
     at = scan.offsets[0]
     state = State()
-    position, state.added, state.length, *found, state.exists, count = _FACTS.unpack_from(data, at)
+    position, added, length, *found, state.exists, count = _FACTS.unpack_from(data, at)
+    state.added, state.length = min(added, codec.MOST_COUNTED), min(length, codec.MOST_COUNTED)
     if scan.lengths[0] != _FACTS.size + 16 * count:
         return None
     state.last_id, state.max_deleted, state.trimmed_to, state.let_go_to = (

@@ -7,6 +7,9 @@
     [4, ms, sequence, added, deleted-ms, deleted-seq]    last id, entries ever added and largest deleted id were set
 
 Numbers are unsigned and as short as they can be, names and values are bytes. Kind 0 is the kernel's (log/formats.py).
+
+What is counted can be set to ``MOST_SET`` at most. Where a log has more, from a version that took it, it counts up to
+``MOST_COUNTED`` and stays there.
 """
 
 from __future__ import annotations
@@ -16,7 +19,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from lamina.engines.topics.ids import EntryId
+from lamina.errors import BadTopic
 
+MOST_SET: Final = 1 << 62
+"""What a number that is counted on can be set to: however long that goes on, it does not come to the next one."""
+MOST_COUNTED: Final = (1 << 63) - 1
+"""Where signed numbers of 64 bits end, on the wire and in files."""
 ENTRY, DELETED, TRIMMED, SET = range(1, 5)
 
 _U8: Final = struct.Struct(">BB")
@@ -28,6 +36,13 @@ _SEQUENCE: Final = (1 << 64) - 1
 
 class BadRecord(ValueError):
     """A payload that is no record of a topic."""
+
+
+def check_counted(number: int, what: str, least: int = 0) -> int:
+    """``number`` if it can be counted on from there. Raises: BadTopic."""
+    if type(number) is not int or not least <= number <= MOST_SET:
+        raise BadTopic(f"invalid {what} '{number}': expected {least} to {MOST_SET}")
+    return number
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from lamina.engines.topics.group_codec import Claimed
+from lamina.engines.topics.group_codec import Claimed, once_more
 from lamina.engines.topics.group_state import Group
 from lamina.engines.topics.ids import FIRST, EntryId
 
@@ -78,7 +78,7 @@ def plan_claim(
         if options.count is not None:
             count = options.count
         elif not options.just_ids:
-            count += 1  # also for one that is pending only now: Redis counts it twice
+            count = once_more(count)  # also for one that is pending only now: Redis counts it twice
         taken[id] = Claimed(id, time, count)
         plan.claimed.append(taken[id])
     return plan

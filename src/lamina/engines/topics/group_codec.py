@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from lamina.engines.topics.codec import BadRecord, Items, array_head, bytes_head, number
+from lamina.engines.topics.codec import MOST_COUNTED, BadRecord, Items, array_head, bytes_head, number
 from lamina.engines.topics.ids import EntryId
 
 CREATED, ID_SET, DESTROYED, SEEN, CONSUMER_DELETED, DELIVERED, ACKED, CLAIMED, CUT = range(1, 10)
@@ -41,6 +41,11 @@ class Claimed(NamedTuple):
     id: EntryId
     time: int
     deliveries: int
+
+
+def once_more(count: int) -> int:
+    """One more, up to where it ends."""
+    return min(count + 1, MOST_COUNTED)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -126,7 +131,7 @@ def _claimed(entries: Iterable[Claimed]) -> Iterable[bytes]:
 
 def take_read(items: Items) -> int | None:
     read = items.number()
-    return read - 1 if read else None
+    return min(read - 1, MOST_COUNTED) if read else None
 
 
 def take_flag(items: Items) -> bool:
@@ -149,6 +154,9 @@ def take_claimed(items: Items) -> list[Claimed]:
     """All that is left of the record."""
     if items.left % 4:
         raise BadRecord("a part of an entry")
-    entries = [Claimed(items.id(), items.number(), items.number()) for _ in range(items.left // 4)]
+    entries = [
+        Claimed(items.id(), min(items.number(), MOST_COUNTED), min(items.number(), MOST_COUNTED))
+        for _ in range(items.left // 4)
+    ]
     items.end()
     return entries

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Protocol
 
+from lamina.engines.topics.codec import MOST_COUNTED
 from lamina.engines.topics.group_state import Group
 from lamina.engines.topics.ids import FIRST, EntryId
 from lamina.engines.topics.state import State
@@ -39,7 +40,7 @@ def read_after(topic: Entries, read: int | None, ids: Iterable[EntryId]) -> int 
     first = _first_of(topic)
     for id in ids:
         if read is not None and not _has_gaps(topic.state, id, first):
-            read += 1
+            read = min(read + 1, MOST_COUNTED)
         elif topic.state.added:
             read = _place_of(topic.state, id, first)
     return read

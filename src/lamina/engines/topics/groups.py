@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, TypeVar
 from lamina.engines import loops
 from lamina.engines.topics import garbage, group_lag, ids
 from lamina.engines.topics import group_codec as codec
-from lamina.engines.topics.codec import BadRecord
+from lamina.engines.topics.codec import BadRecord, check_counted
 from lamina.engines.topics.entries import decode, entry_id
 from lamina.engines.topics.group_claims import TRIES, ClaimOptions, Plan, find_idle, plan_claim, to_be_read
-from lamina.engines.topics.group_codec import Claimed
+from lamina.engines.topics.group_codec import Claimed, once_more
 from lamina.engines.topics.group_log import GroupLog
 from lamina.engines.topics.group_state import Group
 from lamina.engines.topics.ids import EntryId
@@ -67,7 +67,11 @@ class Groups(GroupLog):
         return name in self.state.groups
 
     def create(self, name: bytes, last: EntryId | None, read: int | None = None) -> int:
-        """Make a group that gets what comes behind ``last`` (None: what comes from now on). Raises: GroupExists."""
+        """Make a group that gets what comes behind ``last`` (None: what comes from now on).
+
+        ``read``: so many entries it has read. Raises: GroupExists; BadTopic if that leaves no room to count on.
+        """
+        _check_read(read)
         with self.lock:
             self._freshen()
             if name in self.state.groups:
@@ -78,7 +82,8 @@ class Groups(GroupLog):
             return position
 
     def set_id(self, name: bytes, last: EntryId | None, read: int | None = None) -> int:
-        """Let a group go on behind ``last`` (None: with what comes from now on). Raises: NoGroup."""
+        """Let a group go on behind ``last`` (None: with what comes from now on). Raises: as ``create``; NoGroup."""
+        _check_read(read)
         with self.lock:
             self._freshen()
             self.get(name)
@@ -202,7 +207,7 @@ class Groups(GroupLog):
                 mine = [(id, entry) for id, entry in entries if entry is not None and entry.consumer.name == consumer]
                 pairs = [(id, records.get(id) if state.has(id) else None) for id, _ in mine]
                 again = [
-                    Claimed(id, now, entry.deliveries + 1)
+                    Claimed(id, now, once_more(entry.deliveries))
                     for (id, entry), (_, record) in zip(mine, pairs, strict=True)
                     if record is not None
                 ]
@@ -263,8 +268,13 @@ class Groups(GroupLog):
     def claim(
         self, group: bytes, consumer: bytes, wanted: Sequence[EntryId], options: ClaimOptions | None = None
     ) -> Shown:
-        """Take over pending entries, those that ``options`` allows. Raises: NoGroup."""
+        """Take over pending entries, those that ``options`` allows.
+
+        Raises: NoGroup; BadTopic if the count of deliveries leaves no room to count on.
+        """
         options = options or ClaimOptions()
+        if options.count is not None:
+            check_counted(options.count, "RETRYCOUNT")
         records, topic_position = self.topic.fetch(self._to_read(group, wanted, options))
         if options.just_ids:
             topic_position = self.topic.newest_position()
@@ -351,6 +361,11 @@ class Groups(GroupLog):
     def oldest_needed(self) -> EntryId | None:
         """Every entry before it was acknowledged by all groups; None: there are none."""
         return min(self.held_back().values(), default=None)
+
+
+def _check_read(read: int | None) -> None:
+    if read is not None:
+        check_counted(read, "ENTRIESREAD")
 
 
 def _id_of(record: bytes) -> EntryId:

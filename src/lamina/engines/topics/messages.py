@@ -141,6 +141,10 @@ def parse_id(text: str, missing_sequence: int = 0) -> EntryId:
         raise BadTopic(f"{text[:60]!r} is no id of a message", hint="such as 1700000000123-0") from None
 
 
+def _is_finite(number: float) -> bool:
+    return isinstance(number, int) or isfinite(number)  # which would make a float of any
+
+
 def _to_ms(moment: datetime | timedelta | float, now_ns: int) -> int:
     """Rounded down: ids have no finer time, and none may be missed."""
     if isinstance(moment, datetime):
@@ -149,7 +153,7 @@ def _to_ms(moment: datetime | timedelta | float, now_ns: int) -> int:
         ms = (moment - _EPOCH) // timedelta(milliseconds=1)
     elif isinstance(moment, timedelta):
         ms = now_ns // 1_000_000 - moment // timedelta(milliseconds=1)
-    elif isinstance(moment, bool) or not isinstance(moment, int | float) or not isfinite(moment):
+    elif isinstance(moment, bool) or not isinstance(moment, int | float) or not _is_finite(moment):
         raise BadTopic(f"{moment!r} is neither a time nor an id", hint="an id, a datetime, a timedelta or seconds")
     else:
         ms = int(moment * 1000) if isinstance(moment, float) else moment * 1000

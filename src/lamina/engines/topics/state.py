@@ -27,7 +27,7 @@ class State:
     def __init__(self) -> None:
         self.last_id = FIRST
         self.added = 0
-        """Entries that were ever added."""
+        """Entries that were ever added, up to ``codec.MOST_COUNTED``."""
         self.length = 0
         """Entries that are there: neither deleted nor trimmed."""
         self.max_deleted = FIRST
@@ -67,7 +67,8 @@ class State:
     def add(self, id: EntryId, count: int = 1) -> None:
         """Entries were added, the last of them under ``id``."""
         self.last_id = id
-        self.added += count
+        # The literal is codec.MOST_COUNTED: numbers of C in the compiled twin, where a sum could not be looked at.
+        self.added = self.added + count if self.added <= 0x7FFF_FFFF_FFFF_FFFF - count else 0x7FFF_FFFF_FFFF_FFFF
         self.length += count
         self.exists = True
 
@@ -85,7 +86,7 @@ class State:
         del self.deleted[: bisect_right(self.deleted, id)]
 
     def set(self, last: EntryId, added: int, max_deleted: EntryId) -> None:
-        self.last_id, self.added, self.max_deleted = last, added, max_deleted
+        self.last_id, self.added, self.max_deleted = last, min(added, codec.MOST_COUNTED), max_deleted
         self.exists = True
 
     def has(self, id: EntryId) -> bool:

@@ -345,7 +345,12 @@ class Topic(logged.Logged):
         return alive, position
 
     def set_id(self, last: EntryId, added: int | None = None, max_deleted: EntryId | None = None) -> int:
-        """Set the last id, and what else is known. Returns the position. The caller checks that it can be so."""
+        """Set the last id, and what else is known. Returns the position. The caller checks that it can be so.
+
+        Raises: BadTopic if ``added`` leaves no room to count on.
+        """
+        if added is not None:
+            codec.check_counted(added, "ENTRIESADDED")
         with self.lock:
             self._freshen()
             added = self.state.added if added is None else added

@@ -231,7 +231,7 @@ class Connection(client.Client):
     def work(self) -> None:
         was = loops.begin_at_once()
         try:
-            super().work()
+            client.Client.work(self)  # super() is not known in a compiled method that others override
         finally:
             loops.end_at_once(was)
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from lamina.engines.topics import group_views as views
 from lamina.engines.topics import ids
+from lamina.engines.topics.codec import check_counted
 from lamina.engines.topics.groups import Groups
 from lamina.engines.topics.topic import Topic
 from lamina.server.resp import replies
@@ -81,7 +82,7 @@ def delete_consumer(session: Session, args: Args) -> bytes:
 
 
 def _options(args: Args) -> tuple[bool, int | None]:
-    """MKSTREAM (of CREATE only) and ENTRIESREAD. Raises: Refusal."""
+    """MKSTREAM (of CREATE only) and ENTRIESREAD. Raises: Refusal, BadTopic."""
     is_create = args[1].upper() == b"CREATE"
     makes, read, at = False, -1, 5
     while at < len(args):
@@ -93,6 +94,7 @@ def _options(args: Args) -> tuple[bool, int | None]:
             read = integer(args[at])
             if read < -1:
                 raise Refusal(b"ERR value for ENTRIESREAD must be positive or -1")
+            check_counted(read, "ENTRIESREAD", -1)
         else:
             raise _wrong_words(args)
         at += 1

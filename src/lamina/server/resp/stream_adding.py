@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lamina.engines.topics import ids
+from lamina.engines.topics.codec import check_counted
 from lamina.engines.topics.entries import entry_id
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
@@ -129,6 +130,7 @@ def _set_options(args: Args, last: EntryId) -> tuple[int | None, EntryId | None]
             added = integer(args[at + 1])
             if added < 0:
                 raise Refusal(b"ERR entries_added must be positive")
+            check_counted(added, "ENTRIESADDED")
         elif option == b"MAXDELETEDID" and has_value:
             deleted = ids.parse(args[at + 1])
             if last < deleted:

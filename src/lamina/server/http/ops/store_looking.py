@@ -16,11 +16,14 @@ from lamina.server.http.names import Shown, read_name, show_name, shown
 from lamina.server.http.operations import Asks, Gives, Limit, Place
 from lamina.server.http.ops.store_place import (
     AsOf,
+    Counted,
     Key,
+    ShownStorage,
     Storage,
     View,
     counts_of,
     moment_of,
+    shown_storage,
     store_of,
     view_of,
 )
@@ -36,7 +39,7 @@ _MOST_FILES: Final = 2000
 class StorageFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One storage."""
 
-    storage: int
+    storage: ShownStorage
     keys: int
     bytes: int
     """Of keys and values."""
@@ -94,6 +97,10 @@ async def show_store(place: Place, asked: Asks) -> StoreFacts:
     return msgspec.structs.replace(found, storages=readable, part_bytes=None, logged_bytes=None, memory_bytes=None)
 
 
+def _storage_facts(counted: Counted) -> StorageFacts:
+    return StorageFacts(**{**counted._asdict(), "storage": shown_storage(counted.storage)})
+
+
 def _facts(store: Store) -> StoreFacts:
     engine = store.engine
     oldest, catalog = as_of.readable(engine)[0], engine.catalog
@@ -101,7 +108,7 @@ def _facts(store: Store) -> StoreFacts:
         is_open=True,
         epoch=store.epoch,
         last_epoch=store.last_epoch,
-        storages=[StorageFacts(**each._asdict()) for each in counts_of(store).of(store)],
+        storages=[_storage_facts(each) for each in counts_of(store).of(store)],
         oldest_epoch=oldest.epoch,
         oldest_time_ns=oldest.time_ns,
         generation=catalog.generation,
@@ -153,7 +160,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class Entries(Gives, frozen=True, kw_only=True):
     """Entries in order of their keys."""
 
-    storage: int
+    storage: ShownStorage
     epoch: int
     """As of which they are."""
     entries: list[Entry]
@@ -193,7 +200,7 @@ def _scan(view: View, asked: ScanAsks, first: bytes, last: bytes | None) -> Entr
                 break
             page.append(_entry(found, asked.value_bytes))
             size += min(len(found.value), asked.value_bytes) + len(found.key)
-    return Entries(storage=asked.storage, epoch=view.epoch, entries=page, next=following)
+    return Entries(storage=shown_storage(asked.storage), epoch=view.epoch, entries=page, next=following)
 
 
 def _entry(found: Found, most: int) -> Entry:
@@ -218,7 +225,7 @@ class KeyAsks(Asks, frozen=True, kw_only=True):
 class KeyFacts(Gives, frozen=True, kw_only=True):
     """What a key holds."""
 
-    storage: int
+    storage: ShownStorage
     key: str
     epoch: int
     """As of which that is so."""
@@ -236,7 +243,7 @@ async def show_key(place: Place, asked: KeyAsks) -> KeyFacts:
         view = view_of(store, moment)
         found = view.snapshot.entry(asked.storage, key)
         entry = None if found is None else _entry(found, asked.value_bytes)
-        return KeyFacts(storage=asked.storage, key=show_name(key), epoch=view.epoch, entry=entry)
+        return KeyFacts(storage=shown_storage(asked.storage), key=show_name(key), epoch=view.epoch, entry=entry)
 
     return await place.in_thread(look)
 

@@ -25,6 +25,8 @@ from lamina.units import parse_time
 
 Storage = Annotated[int, msgspec.Meta(ge=0)]
 """The number of one."""
+ShownStorage = int | str
+"""The same in an answer: text from where signed numbers of 64 bits end, as many who read JSON cannot hold more."""
 Key = Annotated[str, msgspec.Meta(max_length=1 << 16)]
 """As text, or ``hex:`` and two digits a byte."""
 AsOf = Annotated[str, msgspec.Meta(max_length=80)]
@@ -42,6 +44,10 @@ _SMALL_TIME: Final = re.compile(r"([0-9]{1,20})(ms|ns)")
 
 _pasts: WeakKeyDictionary[Store, Past] = WeakKeyDictionary()
 _counts: WeakKeyDictionary[Store, Counts] = WeakKeyDictionary()
+
+
+def shown_storage(storage: int) -> ShownStorage:
+    return storage if storage < 1 << 63 else str(storage)
 
 
 def store_of(place: Place) -> Store:

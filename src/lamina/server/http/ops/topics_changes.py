@@ -13,7 +13,7 @@ from lamina.engines.topics import ids
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.messages import Publishable, parse_id, to_flat
 from lamina.engines.topics.topic import Topic
-from lamina.errors import BadOption, BadTopic, Corruption, InputError, WrongFormat
+from lamina.errors import BadOption, BadTopic, InputError, LogClosed, LogLocked, StorageError
 from lamina.log.folders import folder_name
 from lamina.server.http.names import read_name
 from lamina.server.http.operations import Changes, Done, Name, Operation, Payload, Place, Plan
@@ -225,7 +225,9 @@ def _delete_plan(place: Place, asked: TopicDeleteAsks) -> Plan:
     try:
         topic = topics.get(name)
         groups = {} if topic is None else topic.groups.state.groups
-    except (Corruption, WrongFormat) as error:  # a damaged one can be deleted all the same
+    except (LogLocked, LogClosed):
+        raise
+    except StorageError as error:  # one that cannot be opened can be deleted all the same
         details = [f"it cannot be read: {error.message}"]
         return Plan(will=f"delete the damaged topic {shown_name(name)}", details=details, warning=warning)
     if topic is None:
