@@ -37,7 +37,7 @@ AS_WRITTEN = {
     "lamina.engines": ("loops", "journal", "logged"),
     "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "engine"),
     "lamina.engines.queues": ("message", "codec", "state", "memory", "engine", "deliveries"),
-    "lamina.engines.topics": ("state", "tail", "contents", "topic", "topics"),
+    "lamina.engines.topics": ("ranges", "state", "tail", "contents", "topic", "topics"),
     "lamina.server": ("client",),
     "lamina.server.workq": ("parse", "replies", "answers", "door"),
     "lamina.server.resp": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -88,52 +89,80 @@ def test_answers_are_the_same(payloads: list[bytes], found: list[ids.EntryId]) -
     assert compiled_replies.show_ids(found) == plain_replies.show_ids(found)
 
 
-@given(
-    st.lists(st.one_of(records, others, spoiled()), max_size=12),
-    some_ids,
-    some_ids,
-    st.integers(0, 14),
-    st.sampled_from([None, lambda number: number % 2 == 0]),
-)
-def test_the_same_are_picked(payloads: list[bytes], start: ids.EntryId, end: ids.EntryId, most: int, has: Any) -> None:
-    offsets, lengths, data = array("q"), array("q"), bytearray(b"--")
+class EvenIds:
+    """Stands for ranges in which nothing is alive."""
+
+    def __contains__(self, id: int) -> bool:
+        return id % 2 == 0
+
+
+Batch = tuple[memoryview, "array[int]", "array[int]"]
+
+
+def batch_of(payloads: Iterable[bytes], apart: bytes = b"-") -> Batch:
+    """As a scan gives them: data, offsets and lengths."""
+    offsets, lengths, data = array("q"), array("q"), bytearray(2 * apart)
     for payload in payloads:
         offsets.append(len(data))
         lengths.append(len(payload))
-        data += payload + b"-"
-    words = (memoryview(data), offsets, lengths, start, end, most, has)
+        data += payload + apart
+    return memoryview(data), offsets, lengths
+
+
+batches = st.lists(st.one_of(records, others, spoiled()), max_size=12)
+
+
+@given(batches, some_ids, some_ids, st.integers(0, 14), st.sampled_from([None, EvenIds()]))
+def test_the_same_are_picked(payloads: list[bytes], start: ids.EntryId, end: ids.EntryId, most: int, gone: Any) -> None:
+    batch = batch_of(payloads)
+    words = (*batch, start, end, most, gone)
     assert outcome(compiled.pick, *words) == outcome(plain.pick, *words)
+    assert outcome(compiled.entry_ids, *batch) == outcome(plain.entry_ids, *batch)
     for first in range(len(payloads)):
-        places = (memoryview(data), offsets, lengths, first)
-        assert outcome(compiled.run_from, *places) == outcome(plain.run_from, *places)
+        assert outcome(compiled.run_from, *batch, first) == outcome(plain.run_from, *batch, first)
+
+
+@given(st.lists(records, max_size=12, unique_by=plain.entry_id), st.sampled_from([None, EvenIds()]))
+def test_ids_are_those_of_all_entries_and_none_is_picked_that_is_gone(payloads: list[bytes], gone: Any) -> None:
+    batch = batch_of(sorted(payloads, key=plain.entry_id))
+    found = plain.entry_ids(*batch)
+    assert found == sorted(map(plain.entry_id, payloads))
+    picked, _, _, _ = plain.pick(*batch, ids.FIRST, ids.LAST, 12, gone)
+    assert list(map(plain.entry_id, picked)) == [id for id in found if gone is None or id % 2]
 
 
 @given(
-    st.lists(st.one_of(records, others, spoiled()), max_size=12),
+    batches,
     st.lists(some_ids, max_size=6),
     st.sets(st.integers(0, 11)),
     st.integers(0, 3),
+    st.one_of(st.none(), some_ids),
+    st.booleans(),
 )
 def test_the_same_that_are_wanted_are_picked(
-    payloads: list[bytes], beside: list[ids.EntryId], which: set[int], first: int
+    payloads: list[bytes],
+    beside: list[ids.EntryId],
+    which: set[int],
+    first: int,
+    previous: ids.EntryId | None,
+    asks_before: bool,
 ) -> None:
-    offsets, lengths, data = array("q"), array("q"), bytearray(b"--")
-    for payload in payloads:
-        offsets.append(len(data))
-        lengths.append(len(payload))
-        data += payload + b"-"
     known = [outcome(plain.entry_id, payload) for number, payload in enumerate(payloads) if number in which]
     wanted = sorted({*beside, *(id for id in known if isinstance(id, int))})
-    words = (memoryview(data), offsets, lengths, wanted, min(first, len(wanted)))
-    assert outcome(compiled.pick_wanted, *words) == outcome(plain.pick_wanted, *words)
+
+    def of(module: Any, batch: Batch, first: int) -> Any:
+        before: dict[ids.EntryId, ids.EntryId] | None = {} if asks_before else None
+        found = outcome(module.pick_wanted, *batch, wanted, first, before, previous)
+        return found if found is BadRecord else (*found, before)
+
+    batch = batch_of(payloads)
+    assert of(compiled, batch, min(first, len(wanted))) == of(plain, batch, min(first, len(wanted)))
     in_order = sorted({id: record for record in payloads if type(id := outcome(plain.entry_id, record)) is int}.items())
-    offsets, lengths, data = array("q"), array("q"), bytearray()
-    for _, payload in in_order:
-        offsets.append(len(data))
-        lengths.append(len(payload))
-        data += payload
-    words = (memoryview(data), offsets, lengths, wanted, 0)
-    found, done, last = plain.pick_wanted(*words)
-    assert (found, done, last) == compiled.pick_wanted(*words)
+    batch = batch_of((record for _, record in in_order), b"")
+    found, done, _, before = of(plain, batch, 0)
+    assert of(compiled, batch, 0) == of(plain, batch, 0)
     assert found == {id: record for id, record in in_order if id in wanted}
     assert done == len([id for id in wanted if in_order and id <= in_order[-1][0]])
+    if before is not None:
+        in_front = dict(zip([id for id, _ in in_order], [previous, *(id for id, _ in in_order)], strict=False))
+        assert before == {id: in_front[id] for id in found if in_front[id] is not None}

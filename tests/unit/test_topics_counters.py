@@ -14,6 +14,7 @@ from lamina.engines.topics import checkpoint, codec, group_codec, ids
 from lamina.engines.topics.codec import MOST_COUNTED, MOST_SET
 from lamina.engines.topics.group_claims import ClaimOptions
 from lamina.engines.topics.group_codec import Claimed
+from lamina.engines.topics.ranges import IdRanges
 from lamina.engines.topics.topic import Topic
 from lamina.errors import BadTopic
 from lamina.testing import MemoryFiles
@@ -95,7 +96,7 @@ def _added(topic: Topic, number: int) -> None:
 def _in_a_checkpoint(topic: Topic, number: int) -> None:
     topic.settle(topic.newest_position())
     facts = dict.fromkeys(("max_deleted", "trimmed_to", "let_go_to"), ids.FIRST)
-    state: Any = SimpleNamespace(last_id=FIRST, added=number, length=1, exists=True, deleted=[], **facts)
+    state: Any = SimpleNamespace(last_id=FIRST, added=number, length=1, exists=True, deleted=IdRanges(), **facts)
     checkpoint.save(topic._files, topic.folder, state, topic.newest_position())
 
 

@@ -58,7 +58,9 @@ class Logged:
                 raise error.with_traceback(None)
             loops.must_wait()
         try:
-            return self.journal.append(record, before)
+            position = self.journal.append(record, before)
+            loops.has_changed()
+            return position
         except StorageError as error:
             if loops.is_at_once():
                 self.refusal = error

@@ -21,21 +21,36 @@ class MustWait(BaseException):
 
 class _Thread(threading.local):
     is_at_once = False
+    has_changed = False
+    """The command that runs has changed something."""
 
 
 _thread = _Thread()
 
 
 def must_wait() -> None:
-    """What comes next may wait for the disk. Raises: MustWait where a loop runs this; then nothing may be changed."""
-    if _thread.is_at_once:
+    """What comes next may wait for the disk. Raises: MustWait where a loop runs this.
+
+    Say it before anything is changed. A command that has changed something cannot be run again: it waits, on the loop.
+    """
+    if _thread.is_at_once and not _thread.has_changed:
         raise MustWait
+
+
+def begin_command() -> None:
+    """Nothing is changed yet. A loop says so before each command that it may have to run again."""
+    _thread.has_changed = False
+
+
+def has_changed() -> None:
+    """Something is changed now: an engine says so."""
+    _thread.has_changed = True
 
 
 def make_way() -> None:
     """Between two pieces of what takes long, without the lock: whoever waits for it gets it only if others run as well.
 
-    Raises: MustWait where a loop runs this: it is too long for that. Then nothing may be changed.
+    Raises: MustWait where a loop runs this, as ``must_wait``: it is too long for that.
     """
     must_wait()
     time.sleep(0)
@@ -52,7 +67,7 @@ def begin_at_once() -> bool:
     Returns what that is to be given.
     """
     was = _thread.is_at_once
-    _thread.is_at_once = True
+    _thread.is_at_once, _thread.has_changed = True, False
     return was
 
 

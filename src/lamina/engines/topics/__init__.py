@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from lamina.twins import stand_in
 
-IS_COMPILED = stand_in(__name__, "entries", "state", "tail", "contents", "topic", "topics")
+IS_COMPILED = stand_in(__name__, "ranges", "entries", "state", "tail", "contents", "topic", "topics")

@@ -235,8 +235,23 @@ def run_from(const uint8_t[:] data, const long long[:] offsets, const long long[
     return found, number_of(last_ms, last_sequence) if found else None
 
 
+def entry_ids(const uint8_t[:] data, const long long[:] offsets, const long long[:] lengths):
+    cdef Items items
+    cdef uint64_t ms, sequence
+    cdef Py_ssize_t at, count = len(offsets)
+    cdef int kind
+    cdef list found = []
+    for at in range(count):
+        kind = begin_entry(&items, &data[0] + offsets[at], lengths[at], &ms, &sequence)
+        if kind < 0:
+            raise BadRecord("no id where one has to be")
+        if kind:
+            found.append(number_of(ms, sequence))
+    return found
+
+
 def pick(const uint8_t[:] data, const long long[:] offsets, const long long[:] lengths, object start, object end,
-         Py_ssize_t most, object has):
+         Py_ssize_t most, object gone):
     cdef Items items
     cdef uint64_t ms, sequence
     cdef uint64_t start_ms = start >> SHIFT, start_sequence = start & SEQUENCE
@@ -256,22 +271,25 @@ def pick(const uint8_t[:] data, const long long[:] offsets, const long long[:] l
             continue
         if ms > end_ms or (ms == end_ms and sequence > end_sequence):
             return found, last, at + 1, True
-        if has is None or has(number_of(ms, sequence)):
+        if gone is None or number_of(ms, sequence) not in gone:
             found.append(PyBytes_FromStringAndSize(<const char *> payload, length))
             last = at
     return found, last, count, False
 
 
 def pick_wanted(const uint8_t[:] data, const long long[:] offsets, const long long[:] lengths, object wanted,
-                Py_ssize_t first):
+                Py_ssize_t first, dict before=None, object previous=None):
     cdef Items items
-    cdef uint64_t ms, sequence, next_ms, next_sequence
+    cdef uint64_t ms, sequence, next_ms, next_sequence, previous_ms = 0, previous_sequence = 0
+    cdef bint is_known = before is not None and previous is not None
     cdef Py_ssize_t at, count = len(offsets), length, last = -1
     cdef const uint8_t *payload
     cdef int kind
     cdef list ids = wanted if type(wanted) is list else list(wanted)
     cdef Py_ssize_t most = len(ids)
     cdef dict found = {}
+    if is_known:
+        previous_ms, previous_sequence = previous >> SHIFT, previous & SEQUENCE
     if first < most:
         next_ms, next_sequence = ids[first] >> SHIFT, ids[first] & SEQUENCE
     for at in range(count):
@@ -287,8 +305,11 @@ def pick_wanted(const uint8_t[:] data, const long long[:] offsets, const long lo
             if next_ms == ms and next_sequence == sequence:
                 found[ids[first]] = PyBytes_FromStringAndSize(<const char *> payload, length)
                 last = at
+                if is_known:
+                    before[ids[first]] = number_of(previous_ms, previous_sequence)
             first += 1
             if first == most:
                 break
             next_ms, next_sequence = ids[first] >> SHIFT, ids[first] & SEQUENCE
+        previous_ms, previous_sequence, is_known = ms, sequence, before is not None
     return found, first, last

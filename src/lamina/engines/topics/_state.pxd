@@ -3,8 +3,7 @@ cdef class Counts:
     cdef public long long added, read
 
 cdef class State:
-    cdef public object last_id, max_deleted, trimmed_to, let_go_to
+    cdef public object last_id, max_deleted, trimmed_to, let_go_to, deleted, watch
     cdef public long long added, length
-    cdef public list deleted
     cdef public bint exists
     cpdef add(self, object id, long long count=*)

@@ -1,7 +1,9 @@
 """What is known of a topic at some position of its log, so that a start need not read the log from its start.
 
-    header lmtc 1 · one record: position, last id, added, length, largest deleted id, trimmed to, let go to, deleted ids
+    header lmtc 2 · one record: position, added, length, last id, largest deleted id, trimmed to, let go to, exists,
+    how many ranges of deleted ids there are · records with the ranges
 
+A former version kept every deleted id by itself: header lmtc 1, all in one record.
 A checkpoint that is not whole is not used, and the log alone gives the same, also when its oldest files went: before
 they did, all that is known was written behind them. Only how many entries are there is counted once more, as a trim
 says how many went, but not how many of those are still in the files.
@@ -14,8 +16,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from lamina.engines.topics import codec
-from lamina.engines.topics.entries import entry_id, run_from
-from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.entries import entry_id, entry_ids, run_from
+from lamina.engines.topics.ids import FIRST, EntryId
+from lamina.engines.topics.ranges import ID_SIZE, PACKED, IdRanges
 from lamina.engines.topics.state import State
 from lamina.errors import Corruption, StorageError
 from lamina.log import kernel, rewrite
@@ -25,8 +28,11 @@ from lamina.log.frame import Stop
 from lamina.log.naming import CHECKPOINT, TIMED
 from lamina.log.reader import Reader
 
-_MAGIC: Final = HEADER.pack(b"lmtc", 1)
+_MAGIC: Final = HEADER.pack(b"lmtc", 2)
+_FORMER: Final = HEADER.pack(b"lmtc", 1)
 _FACTS: Final = struct.Struct(">QQQ16s16s16s16s?Q")  # position, added, length, four ids, exists, count
+_RANGES: Final = 16_384  # in one record
+_MANY: Final = 10_000  # ranges: it is worth a look whether they are neighbours
 
 
 def save(files: Files, folder: str, state: State, position: int) -> None:
@@ -42,8 +48,9 @@ def save(files: Files, folder: str, state: State, position: int) -> None:
         state.exists,
         len(state.deleted),
     )
-    deleted = b"".join(id.to_bytes(16, "big") for id in state.deleted)
-    rewrite.replace(files, folder, CHECKPOINT, [_MAGIC, kernel.encode_many(position, [facts + deleted])], TIMED)
+    ranges = list(state.deleted.packed())
+    pieces = (b"".join(ranges[at : at + _RANGES]) for at in range(0, len(ranges), _RANGES))
+    rewrite.replace(files, folder, CHECKPOINT, [_MAGIC, kernel.encode_many(position, [facts, *pieces])], TIMED)
 
 
 class Loaded(NamedTuple):
@@ -62,14 +69,17 @@ def copy_of(state: State) -> State:
     known.last_id, known.added, known.length = state.last_id, state.added, state.length
     known.max_deleted, known.trimmed_to, known.exists = state.max_deleted, state.trimmed_to, state.exists
     known.let_go_to = state.let_go_to
-    known.deleted = state.deleted[:]
+    known.deleted = state.deleted.copy()
     return known
 
 
 def load(files: Files, folder: str, reader: Reader) -> Loaded:
     """The state of a topic. Raises: Corruption, DiskError."""
     state, position = _read(files, folder) or (State(), 0)
-    replayed = _replay(state, reader, position or None)
+    many = _MANY
+    if len(state.deleted) > many:
+        many = _join_neighbours(state, reader, None)
+    replayed = _replay(state, reader, position or None, many)
     if not position or _is_older_than_all(reader, position):
         # Records between the two may have gone with their files. What they did to the rest was written again.
         state.length = sum(1 for id in _all_ids(reader) if state.has(id))
@@ -81,7 +91,20 @@ def _is_older_than_all(reader: Reader, position: int) -> bool:
     return bool(names) and names[0].number > position
 
 
-def _replay(state: State, reader: Reader, after: int | None) -> int:
+def _join_neighbours(state: State, reader: Reader, after: int | None) -> int:
+    """A log says what was deleted, not which of it were neighbours: see which. Returns how many ranges are many now."""
+    previous = FIRST
+    for segment, batch in reader.batches(after=after):
+        try:
+            ids = entry_ids(batch.data, batch.offsets, batch.lengths)
+        except codec.BadRecord as error:
+            raise Corruption(segment.name.name, batch.base, f"no record of a topic: {error}") from error
+        if ids:
+            previous = state.deleted.learn(ids, previous or EntryId(ids[0] - 1))
+    return _MANY + 2 * len(state.deleted)
+
+
+def _replay(state: State, reader: Reader, after: int | None, many: int) -> int:
     """Returns how many records there were."""
     replayed = 0
     for segment, batch in reader.batches(after=after):
@@ -105,6 +128,8 @@ def _replay(state: State, reader: Reader, after: int | None) -> int:
                 raise Corruption(segment.name.name, offset, f"no record of a topic: {error}") from error
             number += count
             replayed += count
+        if len(state.deleted) > many:
+            many = _join_neighbours(state, reader, after)
     return replayed
 
 
@@ -127,22 +152,28 @@ def _read(files: Files, folder: str) -> tuple[State, int] | None:
         return None
     finally:
         file.close()
-    if data[: len(_MAGIC)] != _MAGIC:
+    is_former = data[: len(_FORMER)] == _FORMER
+    if data[: len(_MAGIC)] != _MAGIC and not is_former:
         return None
     scan = kernel.scan(data, len(_MAGIC), len(data))
-    if len(scan.times) != 1 or scan.why is not Stop.END or scan.lengths[0] < _FACTS.size:
+    if not len(scan.times) or scan.why is not Stop.END or scan.lengths[0] < _FACTS.size:
         return None
-    at = scan.offsets[0]
+    at, end = scan.offsets[0], scan.offsets[0] + scan.lengths[0]
     state = State()
     position, added, length, *found, state.exists, count = _FACTS.unpack_from(data, at)
     state.added, state.length = min(added, codec.MOST_COUNTED), min(length, codec.MOST_COUNTED)
-    if scan.lengths[0] != _FACTS.size + 16 * count:
-        return None
     state.last_id, state.max_deleted, state.trimmed_to, state.let_go_to = (
         EntryId(int.from_bytes(raw, "big")) for raw in found
     )
-    start = at + _FACTS.size
-    state.deleted = [
-        EntryId(int.from_bytes(data[place : place + 16], "big")) for place in range(start, start + 16 * count, 16)
-    ]
+    pieces = [data[at + _FACTS.size : end]]
+    pieces += [data[start : start + size] for start, size in zip(scan.offsets[1:], scan.lengths[1:], strict=True)]
+    size = ID_SIZE if is_former else PACKED
+    packed = [piece[start : start + size] for piece in pieces for start in range(0, len(piece), size)]
+    if len(packed) != count or any(len(piece) % size for piece in pieces):
+        return None
+    if is_former:
+        ids = [EntryId(int.from_bytes(raw, "big")) for raw in packed]
+        state.deleted.add_all((EntryId(id - 1), id) for id in ids)
+    else:
+        state.deleted = IdRanges(packed)
     return state, position

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from lamina.engines.topics import ids
@@ -42,32 +41,35 @@ class Contents:
         position = 0
         if start > last or not state.length or not most:
             return found, position, None
-        has = state.has if state.deleted else None
+        gone = state.deleted or None
         border = tail.first_id
         file_end = min(last, EntryId(border - 1))
         if newest_first:
             if last >= border:
-                found, position = tail.pick(max(start, border), last, most, has, newest_first=True)
+                found, position = tail.pick(max(start, border), last, most, gone, newest_first=True)
             if start <= file_end and len(found) < most:
-                older, at, reached = self._finder.newest(start, file_end, most - len(found), has)
+                older, at, reached = self._finder.newest(start, file_end, most - len(found), gone)
                 found += older
                 position = max(position, at)
                 if reached is not None:
                     return found, position, (start, EntryId(reached - 1))
             return found, position, None
         if start <= file_end:
-            found, position, reached = self._finder.records(start, file_end, most, has)
+            found, position, reached = self._finder.records(start, file_end, most, gone)
             if reached is not None:
                 return found, position, (EntryId(reached + 1), end)
         if last >= border and len(found) < most:
-            newer, at = tail.pick(max(start, border), last, most - len(found), has)
+            newer, at = tail.pick(max(start, border), last, most - len(found), gone)
             found += newer
             position = max(position, at)
         return found, position, None
 
-    def by_id(self, wanted: Sequence[EntryId]) -> tuple[dict[EntryId, bytes], int, int]:
+    def by_id(
+        self, wanted: Sequence[EntryId], before: dict[EntryId, EntryId] | None = None
+    ) -> tuple[dict[EntryId, bytes], int, int]:
         """Records of those of the entries that are there, and the position of the newest. ``wanted`` are different ids
-        in order. The third is how many of them were looked for when it ended early, else all.
+        in order. The third is how many of them were looked for when it ended early, else all. ``before`` gets the id of
+        the entry in front of each, dead or alive, where that was met.
         """
         state, tail = self._topic.state, self._topic.tail
         there = [id for id in wanted if state.has(id)]
@@ -75,28 +77,20 @@ class Contents:
         found: dict[EntryId, bytes] = {}
         position = 0
         if split:
-            found, position, done = self._finder.by_id(there[:split])
+            found, position, done = self._finder.by_id(there[:split], before)
             if done < split:
                 return found, position, bisect_left(wanted, there[done])
-        kept, newest = tail.by_id(there[split:])
+        kept, newest = tail.by_id(there[split:], before)
         found.update(kept)
         return found, max(position, newest), len(wanted)
 
     def ids_from(self, start: EntryId, most: int) -> list[EntryId]:
-        """Ids of the first entries at ``start`` or behind it, at most so many."""
-        state, tail = self._topic.state, self._topic.tail
-        start = max(start, EntryId(state.trimmed_to + 1))
-        found: list[EntryId] = []
-        if not state.length:
-            return found
-        if start < tail.first_id:
-            file_end = min(state.last_id, EntryId(tail.first_id - 1))
-            in_files = (each.id for each in self._finder.entries(start, file_end) if state.has(each.id))
-            found += islice(in_files, most)
-        if len(found) < most:
-            in_memory = tail.between(start, state.last_id)[0]
-            found += islice(filter(state.has, in_memory), most - len(found))
-        return found
+        """Ids of the first entries at ``start`` or behind it: some, at most so many; none if there are none."""
+        while True:
+            found, _, rest = self.piece(start, ids.LAST, most, newest_first=False)
+            if found or rest is None:
+                return [id for record in found if (id := entry_id(record)) is not None]
+            start = rest[0]
 
     def newest_but(self, kept: int) -> EntryId:
         """The id of the newest entry in front of so many newer ones. There are more than that."""

@@ -5,11 +5,12 @@ _entries.pyx is the compiled twin, made by hand; tests hold the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from lamina.engines.topics.codec import ENTRY, BadRecord, Items, array_head, bytes_head, number
 from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.ranges import IdRanges
 
 _SEQUENCE: Final = (1 << 64) - 1
 
@@ -66,6 +67,12 @@ def run_from(
     return len(offsets) - first, last
 
 
+def entry_ids(data: memoryview, offsets: Sequence[int], lengths: Sequence[int]) -> list[EntryId]:
+    """Ids of the entries of a batch, in order. Raises: BadRecord."""
+    ids = (entry_id(bytes(data[offset : offset + length])) for offset, length in zip(offsets, lengths, strict=True))
+    return [id for id in ids if id is not None]
+
+
 def pick(
     data: memoryview,
     offsets: Sequence[int],
@@ -73,9 +80,9 @@ def pick(
     start: EntryId,
     end: EntryId,
     most: int,
-    has: Callable[[EntryId], bool] | None,
+    gone: IdRanges | None,
 ) -> tuple[list[bytes], int, int, bool]:
-    """The entries of a batch with ids from ``start`` to ``end``, at most so many, and only such that ``has`` them.
+    """The entries of a batch with ids from ``start`` to ``end``, at most so many, and none that is ``gone``.
 
     Returns their payloads, the number of the last one, how many records were looked at, and whether one past ``end``
     was met: the last of those. Raises: BadRecord.
@@ -91,16 +98,24 @@ def pick(
             continue
         if id > end:
             return found, last, at + 1, True
-        if has is None or has(id):
+        if gone is None or id not in gone:
             found.append(payload)
             last = at
     return found, last, len(offsets), False
 
 
 def pick_wanted(
-    data: memoryview, offsets: Sequence[int], lengths: Sequence[int], wanted: Sequence[EntryId], first: int
+    data: memoryview,
+    offsets: Sequence[int],
+    lengths: Sequence[int],
+    wanted: Sequence[EntryId],
+    first: int,
+    before: dict[EntryId, EntryId] | None = None,
+    previous: EntryId | None = None,
 ) -> tuple[dict[EntryId, bytes], int, int]:
     """The entries of a batch with ids that are ``wanted``: a list in order, looked at from its number ``first`` on.
+
+    ``before`` gets the id of the entry in front of each; ``previous`` is that of the first of the batch, if known.
 
     Returns their payloads; the number of the first id that is larger than all of the batch; and the number of the last
     record that was picked, -1 if none was. Raises: BadRecord.
@@ -118,5 +133,8 @@ def pick_wanted(
             if wanted[first] == id:
                 found[id] = payload
                 last = at
+                if before is not None and previous is not None:
+                    before[id] = previous
             first += 1
+        previous = id
     return found, first, last

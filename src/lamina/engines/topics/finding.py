@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from lamina.engines import loops
 from lamina.engines.topics.entries import entry_id, pick, pick_wanted
 from lamina.engines.topics.ids import EntryId, ms_of
+from lamina.engines.topics.ranges import IdRanges
 from lamina.errors import BadTopic, Corruption
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index
@@ -54,10 +55,10 @@ class Finder:
         """Where those go on who read up to an id: most come back for what is behind it."""
 
     def records(
-        self, start: EntryId, end: EntryId, most: int, has: Callable[[EntryId], bool] | None = None
+        self, start: EntryId, end: EntryId, most: int, gone: IdRanges | None = None
     ) -> tuple[list[bytes], int, EntryId | None]:
         """The entries in the files with ids from ``start`` to ``end``, as records, at most so many; and the position of
-        the last one. ``has`` tells which of them are there, if some are not.
+        the last one. ``gone``: where none is alive. Such ranges are jumped over, and what was read in vain is added.
 
         It ends once ENOUGH was read: the third is the id behind which it goes on then, else None.
         Raises: Corruption, DiskError; BadRecord.
@@ -67,21 +68,37 @@ class Finder:
         position = size = 0
         window = _WINDOW if most <= _FEW else WINDOW
         names = self._names()
-        for segment, batch in self._reader.batches(begin=self._begin(start, names), names=names, window=window):
-            left = most - len(found)
-            some, last, looked, is_over = pick(batch.data, batch.offsets, batch.lengths, start, end, left, has)
-            if some:
-                found += some
-                position = batch.times[last]
-            if len(found) == most:
-                self._remember(entry_id(found[-1]), segment, batch, looked)
+        is_done = False
+        while not is_done:
+            start = start if gone is None else gone.next_outside(start)
+            if start > end:
                 break
-            if is_over:
-                break
-            size += batch.end - batch.base
-            if size >= ENOUGH and (reached := _last_id(batch)) is not None:
-                self._remember(reached, segment, batch, len(batch.times))
-                return found, position, reached
+            is_done = True  # unless something is jumped over
+            for segment, batch in self._reader.batches(begin=self._begin(start, names), names=names, window=window):
+                left = most - len(found)
+                some, last, looked, is_over = pick(batch.data, batch.offsets, batch.lengths, start, end, left, gone)
+                if some:
+                    found += some
+                    position = batch.times[last]
+                if len(found) == most:
+                    self._remember(entry_id(found[-1]), segment, batch, looked)
+                    break
+                if is_over:
+                    break
+                size += batch.end - batch.base
+                reached = _last_id(batch) if size >= ENOUGH or gone is not None else None
+                if reached is None:
+                    continue
+                if gone is not None and reached >= start:
+                    if not some:
+                        gone.add(EntryId(start - 1), reached, 0)
+                    start = EntryId(reached + 1)
+                if size >= ENOUGH:
+                    self._remember(reached, segment, batch, len(batch.times))
+                    return found, position, reached
+                if gone is not None and gone.next_outside(start) - start > reached - (_first_id(batch) or reached):
+                    is_done = False
+                    break
         return found, position, None
 
     def _names(self) -> list[FileName]:
@@ -110,27 +127,11 @@ class Finder:
             if len(self._behind) > _MOST_READERS:
                 self._behind.popitem(last=False)
 
-    def entries(self, start: EntryId, end: EntryId) -> Iterator[Found]:
-        """Every entry in the files with an id from ``start`` to ``end``, in order, deleted ones too.
-
-        Raises: Corruption, DiskError.
-        """
-        loops.must_wait()
-        names = self._names()
-        for _, batch in self._reader.batches(begin=self._begin(start, names), names=names, window=_WINDOW):
-            for number in range(len(batch.times)):
-                payload = batch.payload(number)
-                id = entry_id(payload)
-                if id is not None and id >= start:
-                    if id > end:
-                        return
-                    yield Found(id, batch.times[number], payload)
-
     def newest(
-        self, start: EntryId, end: EntryId, most: int, has: Callable[[EntryId], bool] | None = None
+        self, start: EntryId, end: EntryId, most: int, gone: IdRanges | None = None
     ) -> tuple[list[bytes], int, EntryId | None]:
         """The entries in the files with ids from ``start`` to ``end``, newest first, as records, at most so many; and
-        the position of the first of them. ``has`` as in ``records``.
+        the position of the first of them. ``gone`` as in ``records``.
 
         It ends once ENOUGH was read: the third is the id in front of which it goes on then, else None.
         Raises: Corruption, DiskError; BadRecord.
@@ -138,15 +139,31 @@ class Finder:
         loops.must_wait()
         found: list[bytes] = []
         position = size = 0
-        for segment, begin, until in self._pieces_back(end):
-            some, newest, oldest = _pick_back(segment, begin, until, start, end, has)
-            found += some[: most - len(found)]
-            position = max(position, newest)
-            size += until - begin
-            if len(found) == most or (oldest is not None and oldest <= start):
+        is_done = False
+        while not is_done:
+            end = end if gone is None else gone.last_outside(end)
+            if end < start:
                 break
-            if size >= ENOUGH and oldest is not None:
-                return found, position, oldest
+            is_done = True  # unless something is jumped over
+            for segment, begin, until in self._pieces_back(end):
+                some, newest, ids = _pick_back(segment, begin, until, start, end, gone)
+                found += some[: most - len(found)]
+                position = max(position, newest)
+                if len(found) == most or (ids is not None and ids.first <= start):
+                    break
+                if ids is None:
+                    continue
+                if not size:  # nobody knows whether there was ever an entry between its last one and ``end``
+                    end = min(end, ids.last)
+                size += until - begin
+                if gone is not None and not some and ids.first <= end:
+                    gone.add(EntryId(ids.first - 1), end, 0)
+                if size >= ENOUGH:
+                    return found, position, ids.first
+                end = min(end, EntryId(ids.first - 1))
+                if gone is not None and end - gone.last_outside(end) > ids.last - ids.first:
+                    is_done = False
+                    break
         return found, position, None
 
     def _pieces_back(self, end: EntryId) -> Iterator[tuple[Segment, int, int]]:
@@ -172,9 +189,12 @@ class Finder:
                 segment.file.close()
             later, points = segment, None
 
-    def by_id(self, wanted: Sequence[EntryId]) -> tuple[dict[EntryId, bytes], int, int]:
+    def by_id(
+        self, wanted: Sequence[EntryId], before: dict[EntryId, EntryId] | None = None
+    ) -> tuple[dict[EntryId, bytes], int, int]:
         """The entries in the files with these ids, which are different ones in order, as records; and the position of
-        the last one. Parts of files in which none of them can be are jumped over by the index.
+        the last one. Parts of files in which none of them can be are jumped over by the index. ``before`` gets the id
+        of the entry in front of each, where that was met.
 
         It ends once ENOUGH was read: the third is how many of the ids were looked for.
         Raises: Corruption, DiskError; BadRecord.
@@ -198,8 +218,11 @@ class Finder:
                 begin = index.offsets[max(self._point_of(segment, index, wanted[done]), 0)]
                 is_dense = (limit - done) * _WINDOW > segment.end - begin
                 scan = FileScan(segment.file, begin, segment.end, window=WINDOW if is_dense else _WINDOW)
+                previous: EntryId | None = None
                 for batch in scan:
-                    some, done, last = pick_wanted(batch.data, batch.offsets, batch.lengths, wanted, done)
+                    some, done, last = pick_wanted(
+                        batch.data, batch.offsets, batch.lengths, wanted, done, before, previous
+                    )
                     if some:
                         found.update(some)
                         position = batch.times[last]
@@ -208,7 +231,9 @@ class Finder:
                         break
                     leap = self._leap(segment, index, batch, wanted[done])
                     if leap is not None and scan.why <= Stop.TRUNCATED:
-                        scan.stop = leap
+                        scan.stop, previous = leap, None
+                    elif before is not None:
+                        previous = _last_id(batch)
                 else:
                     self._reader.check_stop(segment, scan)
                     self._check_end(names, number, segment, index)
@@ -350,6 +375,11 @@ class Finder:
         return None
 
 
+class _Ids(NamedTuple):
+    first: EntryId
+    last: EntryId
+
+
 class _Place(NamedTuple):
     file: int
     point: int
@@ -398,23 +428,25 @@ def read_piece(segment: Segment, start: int, end: int) -> list[Found]:
 
 
 def _pick_back(
-    segment: Segment, begin: int, until: int, start: EntryId, end: EntryId, has: Callable[[EntryId], bool] | None
-) -> tuple[list[bytes], int, EntryId | None]:
+    segment: Segment, begin: int, until: int, start: EntryId, end: EntryId, gone: IdRanges | None
+) -> tuple[list[bytes], int, _Ids | None]:
     """The entries of a part of a file with ids from ``start`` to ``end``, newest first; the position of the newest; and
-    the id of the first entry there is in that part.
+    the first and the last id there is in that part.
     """
     scan = FileScan(segment.file, begin, until)
     found: list[bytes] = []
-    position, oldest = 0, None
+    position = 0
+    first = last_id = None
     for batch in scan:
-        some, last, _, _ = pick(batch.data, batch.offsets, batch.lengths, start, end, sys.maxsize, has)
+        some, last, _, _ = pick(batch.data, batch.offsets, batch.lengths, start, end, sys.maxsize, gone)
         if some:
             found += some
             position = batch.times[last]
-        oldest = _first_id(batch) if oldest is None else oldest
+        first = _first_id(batch) if first is None else first
+        last_id = _last_id(batch) or last_id
     _check_read(segment, scan, until)
     found.reverse()
-    return found, position, oldest
+    return found, position, None if first is None or last_id is None else _Ids(first, last_id)
 
 
 def _check_read(segment: Segment, scan: FileScan, until: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from lamina.engines.topics.ids import FIRST, EntryId
@@ -45,6 +46,12 @@ class Front:
             self._ids.popleft()
             count, last = count + 1, id
         return last, count
+
+    def knows(self, most: int | None, before: EntryId | None) -> bool:
+        """``take`` needs to read nothing."""
+        if before is not None and self._ids and self._ids[-1] >= before:
+            return True
+        return most is not None and sum(1 for _ in islice(filter(self._state.has, self._ids), most)) == most
 
     def forget(self) -> None:
         self._ids.clear()

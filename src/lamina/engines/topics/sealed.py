@@ -6,6 +6,7 @@ longer than it takes to look at numbers.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import closing
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 from lamina.engines.topics.entries import entry_id
 from lamina.engines.topics.finding import Finder, read_piece
 from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.ranges import IdRanges
 from lamina.engines.topics.topic import Topic
 from lamina.errors import StorageError
 from lamina.log.naming import FileName
@@ -141,21 +143,15 @@ class SealedFiles:
         self._tallies[name] = Tally(entries, every)
         return self._tallies[name]
 
-    def count(self, after: EntryId, last: EntryId, should_stop: Callable[[], bool] = lambda: False) -> int:
-        """Entries past ``after`` and up to ``last``, deleted ones included. Raises: Corruption, DiskError; Stopped."""
-        count = 0
-        if after < last:
-            for _ in self._finder.entries(EntryId(after + 1), last):
-                count += 1
-                if count % _APART == 0 and should_stop():
-                    raise Stopped
+    def count(self, after: EntryId, last: EntryId, gone: IdRanges, should_stop: Callable[[], bool]) -> int:
+        """Entries past ``after`` and up to ``last`` that are not ``gone``. Raises: Corruption, DiskError; Stopped."""
+        count, reached = 0, after if after < last else None
+        while reached is not None:
+            if should_stop():
+                raise Stopped
+            some, _, reached = self._finder.records(EntryId(reached + 1), last, sys.maxsize, gone)
+            count += len(some)
         return count
-
-    def deleted_between(self, after: EntryId, last: EntryId) -> int:
-        """Entries past ``after`` and up to ``last`` that were deleted one by one."""
-        with self._topic.lock:
-            deleted = self._topic.state.deleted
-            return max(bisect_right(deleted, last) - bisect_right(deleted, after), 0)
 
     def _open(self, name: FileName) -> Segment:
         segment = self._reader.open(name, is_newest=False)

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from lamina.engines.topics.holding import Holder, Sightings
 from lamina.engines.topics.ids import FIRST, EntryId
 from lamina.engines.topics.retention import Retention
 from lamina.engines.topics.sealed import Facts, SealedFiles, Stopped
-from lamina.engines.topics.state import State
+from lamina.engines.topics.state import State, Watch
 from lamina.engines.topics.topic import Topic
 from lamina.errors import DiskFull, LaminaError
 from lamina.log import consumers, rewrite
@@ -32,8 +32,6 @@ from lamina.log.consumer_file import Consumer
 from lamina.log.naming import FileName
 from lamina.log.sync import Level
 from lamina.log.writer import Log
-
-_TRIES: Final = 4  # to count while others trim; the last is made while they wait
 
 DEAD, AGE, BYTES, LENGTH, ACKNOWLEDGED = "dead", "age", "bytes", "length", "acknowledged"
 
@@ -164,16 +162,16 @@ class Shedder:
 
         ``floor``: none up to it is, or they were counted with an older file.
         """
-        files, last = self.files, facts.last_id
+        topic, last = self._topic, facts.last_id
         if last is None or last <= floor:
             return 0, True
-        deleted = files.deleted_between(floor, last)
-        if not deleted and retention.length is None:
-            return 0, False
-        tally = files.tally(name, should_stop)
-        if deleted >= tally.at_least_behind(floor) and deleted == files.count(floor, last, should_stop):
+        with topic.lock:
+            has_deleted, deleted = bool(topic.state.deleted), topic.state.deleted.between(floor, last)
+        if has_deleted and not topic.looked_at(EntryId(floor + 1), last, 1)[0]:
             return 0, True
-        return tally.at_most_behind(floor) - deleted, False
+        if retention.length is None:
+            return 0, False
+        return max(self.files.tally(name, should_stop).at_most_behind(floor) - deleted, 0), False
 
     def _seal(self, retention: Retention) -> None:
         """Seal the newest file if the limits want it. One without an entry has nothing that they could mean."""
@@ -230,22 +228,21 @@ class Shedder:
     ) -> tuple[int, int] | None:
         """How many entries went that were alive, and the position; None: they may not go after all.
 
-        They are counted while others go on, who may trim meanwhile: then the difference is counted once more.
+        They are counted while others go on, and what those take away meanwhile is noted.
         """
-        topic, files = self._topic, self.files
-        border = state.trimmed_to
-        entries = files.count(border, last, should_stop)
-        for left in range(_TRIES - 1, -1, -1):
+        topic, watch = self._topic, Watch(last)
+        with topic.lock:
+            border, gone = state.trimmed_to, state.deleted.part(state.trimmed_to, last)
+            state.watch = watch
+        try:
+            alive = self.files.count(border, last, gone, should_stop)
             with topic.lock:
                 topic.push()
                 if topic.state is not state or self._is_held(going, retention):
                     return None  # what was deleted may have been given back, as the disk refused it
-                moved_to = state.trimmed_to
-                if moved_to == border or not left:
-                    return topic.let_go(last, entries - files.count(border, min(moved_to, last)))
-            entries -= files.count(border, min(moved_to, last))
-            border = moved_to
-        raise AssertionError("the last try returns")
+                return topic.let_go(last, alive - watch.gone if state.trimmed_to < last else 0)
+        finally:
+            state.watch = None
 
     def _is_held(self, going: Sequence[Verdict], retention: Retention) -> bool:
         """Somebody came back, or went back, meanwhile."""

@@ -6,10 +6,11 @@ Ids of entries only ever grow; what is trimmed is always a prefix of them.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping
 
 from lamina.engines.topics import codec
 from lamina.engines.topics.ids import FIRST, EntryId
+from lamina.engines.topics.ranges import IdRanges
 
 
 class Counts:
@@ -19,6 +20,14 @@ class Counts:
         self.added = 0
         self.read = 0
         """Entries that were given out, by whatever read them."""
+
+
+class Watch:
+    """How many of the entries up to an id go from now on."""
+
+    def __init__(self, last: EntryId) -> None:
+        self.last = last
+        self.gone = 0
 
 
 class State:
@@ -35,8 +44,9 @@ class State:
         """No entry up to this id is there any more."""
         self.let_go_to = FIRST
         """Up to this id retention took entries away."""
-        self.deleted: list[EntryId] = []
-        """Sorted: entries behind ``trimmed_to`` that were deleted one by one."""
+        self.deleted = IdRanges()
+        """Where entries after ``trimmed_to`` were deleted one by one, and none is alive."""
+        self.watch: Watch | None = None
         self.exists = False
 
     def apply(self, payload: bytes) -> None:
@@ -72,10 +82,13 @@ class State:
         self.length += count
         self.exists = True
 
-    def delete(self, ids: list[EntryId]) -> None:
-        """These are there."""
-        for id in ids:
-            insort(self.deleted, id)
+    def delete(self, ids: list[EntryId], before: Mapping[EntryId, EntryId] | None = None) -> None:
+        """These are there. ``before``: of some of them, the entry in front, dead or alive."""
+        known = before or {}
+        self.deleted.add_all([(known.get(id, EntryId(id - 1)), id) for id in sorted(ids)])
+        if self.watch is not None:
+            last = self.watch.last
+            self.watch.gone += len([id for id in ids if id <= last])
         self.length -= len(ids)
         self.max_deleted = max(self.max_deleted, *ids)
 
@@ -83,7 +96,9 @@ class State:
         """All up to ``id`` go; ``count`` of them were there."""
         self.trimmed_to = id
         self.length -= count
-        del self.deleted[: bisect_right(self.deleted, id)]
+        self.deleted.forget_to(id)
+        if self.watch is not None and id <= self.watch.last:
+            self.watch.gone += count
 
     def set(self, last: EntryId, added: int, max_deleted: EntryId) -> None:
         self.last_id, self.added, self.max_deleted = last, min(added, codec.MOST_COUNTED), max_deleted
@@ -91,7 +106,4 @@ class State:
 
     def has(self, id: EntryId) -> bool:
         """An entry that was once added under this id is still there."""
-        if id <= self.trimmed_to:
-            return False
-        place = bisect_left(self.deleted, id)
-        return place == len(self.deleted) or self.deleted[place] != id
+        return id > self.trimmed_to and id not in self.deleted

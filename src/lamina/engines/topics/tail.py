@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.ranges import IdRanges
 
 MOST_BYTES: Final = 256 << 10  # what was just written is still in the processor's cache then
 
@@ -60,15 +61,15 @@ class Tail:
         start: EntryId,
         end: EntryId,
         most: int,
-        has: Callable[[EntryId], bool] | None = None,
+        gone: IdRanges | None = None,
         *,
         newest_first: bool = False,
     ) -> tuple[list[bytes], int]:
         """Records of the entries from ``start`` to ``end``, of the first ones if they are more, and the position of the
-        newest. ``has`` tells which of them are there, if some are not: no more are asked for than it takes.
+        newest. ``gone``: where none is alive, if some are not.
         """
         low, high = bisect_left(self._ids, start), bisect_right(self._ids, end)
-        if has is None:
+        if gone is None:
             if newest_first:
                 low = max(low, high - most)
                 found = self._payloads[low:high]
@@ -79,16 +80,28 @@ class Tail:
             return found, self._positions[high - 1] if found else 0
         found = []
         position = 0
-        for place in range(high - 1, low - 1, -1) if newest_first else range(low, high):
-            if len(found) == most:
-                break
-            if has(self._ids[place]):
-                found.append(self._payloads[place])
-                position = max(position, self._positions[place])
+        ids = self._ids
+        while low < high and len(found) < most:
+            if newest_first:
+                high = bisect_right(ids, gone.last_outside(ids[high - 1]), low, high)
+                begin = bisect_right(ids, gone.last_inside(ids[high - 1]), low, high) if low < high else high
+                begin = max(begin, high - most + len(found))
+                found += self._payloads[begin:high][::-1]
+                position, high = max(position, self._positions[high - 1] if begin < high else 0), begin
+            else:
+                low = bisect_left(ids, gone.next_outside(ids[low]), low, high)
+                until = bisect_left(ids, gone.next_inside(ids[low]), low, high) if low < high else low
+                until = min(until, low + most - len(found))
+                found += self._payloads[low:until]
+                position, low = self._positions[until - 1] if low < until else position, until
         return found, position
 
-    def by_id(self, wanted: Sequence[EntryId]) -> tuple[dict[EntryId, bytes], int]:
-        """Records of those of the entries that are here, by id, and the position of the newest."""
+    def by_id(
+        self, wanted: Sequence[EntryId], before: dict[EntryId, EntryId] | None = None
+    ) -> tuple[dict[EntryId, bytes], int]:
+        """Records of those of the entries that are here, by id, and the position of the newest. ``before`` gets the id
+        of the entry in front of each.
+        """
         found: dict[EntryId, bytes] = {}
         position = 0
         for id in wanted:
@@ -96,4 +109,6 @@ class Tail:
             if place < len(self._ids) and self._ids[place] == id:
                 found[id] = self._payloads[place]
                 position = max(position, self._positions[place])
+                if before is not None:
+                    before[id] = self._ids[place - 1] if place else EntryId(self.first_id - 1)
         return found, position

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -284,12 +283,13 @@ class Topic(logged.Logged):
         """Delete those entries that are there. Returns how many were, and the position."""
         with self.lock:
             self._freshen()
-            known, _ = self.fetch(sorted(set(wanted)))
+            before: dict[EntryId, EntryId] = {}
+            known, _ = self.fetch(sorted(set(wanted)), before)
             there = [id for id in dict.fromkeys(wanted) if id in known]
             if not there:
                 return 0, 0
             position = self.removed_at = self._append(codec.encode_deleted(there))
-            self.state.delete(there)
+            self.state.delete(there, before)
             return len(there), position
 
     def trim_to(self, id: EntryId, most: int | None = None) -> tuple[int, int]:
@@ -311,6 +311,13 @@ class Topic(logged.Logged):
                 return self._trim(self._contents.newest_but(kept), most)
             return self._trim(*self._front.take(most))
 
+    def can_trim_at_once(self, most: int | None, before: EntryId | None = None) -> bool:
+        """Letting so many of the oldest entries go, or all before an id, needs no file."""
+        with self.lock:
+            state = self.state
+            oldest = state.deleted.next_outside(EntryId(state.trimmed_to + 1))
+            return oldest >= self.tail.first_id or self._front.knows(most, before)
+
     def _trim(self, last: EntryId, count: int) -> tuple[int, int]:
         if not count:
             return 0, 0
@@ -325,15 +332,14 @@ class Topic(logged.Logged):
     def _trim_all(self) -> tuple[int, int]:
         return self._trim(self.state.last_id, self.state.length)
 
-    def let_go(self, last: EntryId, entries: int) -> tuple[int, int]:
+    def let_go(self, last: EntryId, alive: int) -> tuple[int, int]:
         """Trim all up to ``last``, so that files which hold no more than that can go: what is known is written, too.
 
-        ``entries``: so many are in the files behind what was trimmed before, deleted ones included. The caller holds
-        the lock since it knows that. Returns how many were alive, and the position.
+        ``alive``: so many entries of those are there. The caller holds the lock since it knows that. Returns how many
+        went, and the position.
         """
         state = self.state
         border = max(state.trimmed_to, last)
-        alive = entries - bisect_right(state.deleted, border)
         # Invariant: what goes was there.
         assert 0 <= alive <= state.length
         known = codec.encode_set(state.last_id, state.added, state.max_deleted)
@@ -413,16 +419,18 @@ class Topic(logged.Logged):
             raise self._cannot_be_read(error) from error
         return found, position
 
-    def fetch(self, wanted: Sequence[EntryId]) -> tuple[dict[EntryId, bytes], int]:
+    def fetch(
+        self, wanted: Sequence[EntryId], before: dict[EntryId, EntryId] | None = None
+    ) -> tuple[dict[EntryId, bytes], int]:
         """Records of those of the entries that are there, by id, and the position that showing them has to wait for.
-        ``wanted`` are different ids in order. Many are read in pieces as well.
+        ``wanted`` are different ids in order. Many are read in pieces as well. ``before`` as in ``Contents.by_id``.
         """
         found: dict[EntryId, bytes] = {}
         position = size = 0
         try:
             while wanted:
                 with self.lock:
-                    piece, at, done = self._contents.by_id(wanted)
+                    piece, at, done = self._contents.by_id(wanted, before)
                     position = max(position, at, self.removed_at)
                 found.update(piece)
                 size += sum(map(len, piece.values()))

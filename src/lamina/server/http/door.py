@@ -23,6 +23,8 @@ from lamina.server.life import Life
 from lamina.server.socket_file import SocketFile
 
 if TYPE_CHECKING:
+    from uvicorn import Config
+
     from lamina.server.http.app import Site
 
 logger = logging.getLogger("lamina.server")
@@ -113,7 +115,7 @@ class HttpDoor:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            asyncio.run(self._serve(self._config()))
         except BaseException as error:
             if self._is_open.is_set():
                 logger.error("the HTTP door closed: %s", error)
@@ -127,16 +129,13 @@ class HttpDoor:
             self._quiet_until = loop.time() + _QUIET_S
             logger.warning("the HTTP door: %s: %r", context.get("message"), context.get("exception"))
 
-    async def _serve(self) -> None:
+    def _config(self) -> Config:
+        """Of uvicorn, loaded: what it imports takes long, so this comes before the loop."""
         import uvicorn
 
         from lamina.server.http import app
         from lamina.server.http.visitor import HEAD_BYTES, Visitor
 
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        self._loop.set_exception_handler(self._complain)
-        # Many: they wait for disks and locks, and no more than a few of them work for one user (operations.py).
-        self._loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="lamina-http"))
         config = uvicorn.Config(
             app.build(self._life, self._site() if self._site is not None else app.Site()),
             http=type("Visitor", (Visitor,), {"most": self._most}),
@@ -152,7 +151,16 @@ class HttpDoor:
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
         config.load()
-        state = uvicorn.server.ServerState()
+        return config
+
+    async def _serve(self, config: Config) -> None:
+        from uvicorn.server import ServerState
+
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_exception_handler(self._complain)
+        # Many: they wait for disks and locks, and no more than a few of them work for one user (operations.py).
+        self._loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="lamina-http"))
+        state = ServerState()
 
         def visitor() -> asyncio.Protocol:
             return config.http_protocol_class(config=config, server_state=state, app_state={})  # type: ignore[call-arg]

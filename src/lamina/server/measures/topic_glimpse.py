@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lamina.engines.topics import checkpoint, group_lag, ids
+from lamina.engines.topics.entries import entry_id
 from lamina.engines.topics.finding import Finder
 from lamina.engines.topics.group_snapshot import load
 from lamina.engines.topics.group_state import Group, State
@@ -70,6 +71,11 @@ class _Closed:
         """Of the first entry that is there at ``start`` or behind it; ``start`` if there is none."""
         start = max(start, EntryId(self.state.trimmed_to + 1))
         if start not in self._next:
-            there = (each.id for each in self._finder.entries(start, self.state.last_id) if self.state.has(each.id))
-            self._next[start] = next(there, start)
+            reached: EntryId | None = EntryId(start - 1)
+            found: list[bytes] = []
+            while not found and reached is not None:
+                found, _, reached = self._finder.records(
+                    EntryId(reached + 1), self.state.last_id, 1, self.state.deleted
+                )
+            self._next[start] = (entry_id(found[0]) if found else None) or start
         return self._next[start]

@@ -236,6 +236,7 @@ class Connection(client.Client):
             loops.end_at_once(was)
 
     def run(self, command: Args | Run | Writes | Refusal) -> None:
+        loops.begin_command()
         if isinstance(command, list):
             self._run_one(command)
         elif isinstance(command, Run):

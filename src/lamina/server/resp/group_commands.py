@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lamina.engines import loops
 from lamina.engines.topics import group_views as views
 from lamina.engines.topics import ids
 from lamina.engines.topics.codec import check_counted
@@ -37,6 +38,7 @@ def create(session: Session, args: Args) -> bytes:
         raise _wrong_words(args)
     last = None if args[4] == b"$" else ids.parse(args[4])
     if topic is None:
+        loops.must_wait()  # for the files of both, before either is changed
         topic = session.topics.get_or_make(args[2])
         topic.set_id(ids.FIRST)
     # The group rests on the topic being there, and on the last id that it was made at.

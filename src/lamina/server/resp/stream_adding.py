@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lamina.engines import loops
 from lamina.engines.topics import ids
 from lamina.engines.topics.codec import check_counted
 from lamina.engines.topics.entries import entry_id
@@ -14,7 +15,7 @@ from lamina.server.resp import replies
 from lamina.server.resp.entry_replies import show_id
 from lamina.server.resp.group_words import SYNTAX, integer
 from lamina.server.resp.session import Args, Refusal, Session
-from lamina.server.resp.stream_trimming import Asked, node_entries, parse, trim
+from lamina.server.resp.stream_trimming import Asked, can_trim_at_once, node_entries, parse, trim
 
 _ARITY: Final = b"ERR wrong number of arguments for 'xadd' command"
 _ZERO: Final = b"ERR The ID specified in XADD must be greater than 0-0"
@@ -55,14 +56,15 @@ def xadd(session: Session, args: Args) -> bytes:
 def _add(session: Session, topic: Topic, fields: Args, asked: Asked) -> tuple[EntryId, int]:
     """Add an entry and trim. Returns its id, and the position of what was written last."""
     with topic.lock:
+        node = node_entries(session)
+        # To know how many are before an id they have to be looked at: as seldom as a node would be full.
+        is_due = asked.trims and (asked.length is not None or not asked.is_rough or (topic.state.added + 1) % node == 0)
+        if is_due and not can_trim_at_once(topic, asked, node):
+            loops.must_wait()  # before the entry is added
         id, position = topic.add(fields, _resolved(topic, asked))
-        if asked.trims:
-            node = node_entries(session)
-            # To know how many are before an id they have to be looked at: as seldom as a node would be full.
-            is_due = asked.length is not None or not asked.is_rough or topic.state.added % node == 0
-            if is_due:
-                _, trimmed_at = trim(topic, asked, node)
-                position = trimmed_at or position
+        if is_due:
+            _, trimmed_at = trim(topic, asked, node)
+            position = trimmed_at or position
         return id, position
 
 
@@ -149,4 +151,4 @@ def _top(topic: Topic) -> EntryId:
     state = topic.state
     newest, _ = topic.looked_at(ids.FIRST, ids.LAST, 1, newest_first=True)
     there = [id for record in newest if (id := entry_id(record)) is not None]
-    return max([state.trimmed_to] + state.deleted[-1:] + there)  # noqa: RUF005 - Cython knows no stars here
+    return max([state.trimmed_to, state.deleted.last() or ids.FIRST] + there)  # noqa: RUF005 - Cython knows no stars here

@@ -116,6 +116,17 @@ def node_entries(session: Session) -> int:
     return session.house.settings.node_sizes[b"stream-node-max-entries"] or _NODE
 
 
+def can_trim_at_once(topic: Topic, asked: Asked, node: int) -> bool:
+    """``trim`` finds what it needs in memory, once one more entry is there."""
+    if asked.length is None:
+        return topic.can_trim_at_once(None, None if asked.is_rough else asked.oldest)
+    excess = topic.state.length + 1 - asked.length
+    if excess < (node if asked.is_rough else 1):
+        return True
+    is_half = 2 * excess > topic.state.length  # then it is looked for from the other end
+    return topic.can_trim_at_once(None if is_half else excess)
+
+
 def trim(topic: Topic, asked: Asked, node: int) -> tuple[int, int]:
     """Let go what was asked for. Returns how many went, and the position."""
     if asked.is_rough:

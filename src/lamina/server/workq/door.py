@@ -256,6 +256,7 @@ class Connection(Client):
             loops.end_at_once(was)
 
     def run(self, command: c.Command) -> None:
+        loops.begin_command()
         try:
             self.handlers[type(command)](self, command)
         except LaminaError as problem:

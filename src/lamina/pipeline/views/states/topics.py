@@ -104,11 +104,11 @@ class Folded:
 
 
 def _first_of(reader: Reader, state: State) -> EntryId | None:
-    has = state.has if state.deleted else None
+    gone = state.deleted or None
     for segment, found in reader.batches():
         try:
             some, _, _, _ = entries.pick(
-                found.data, found.offsets, found.lengths, EntryId(state.trimmed_to + 1), ids.LAST, 1, has
+                found.data, found.offsets, found.lengths, EntryId(state.trimmed_to + 1), ids.LAST, 1, gone
             )
         except BadRecord as error:
             raise Corruption(segment.name.name, found.base, f"no record of a topic: {error}") from error

@@ -6,7 +6,6 @@ were deleted one by one, a file has to be read.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from lamina.engines.topics.entries import entry_id
 from lamina.engines.topics.holding import Holder as Holding
 from lamina.engines.topics.ids import FIRST, EntryId
 from lamina.engines.topics.ids import show as show_id
+from lamina.engines.topics.ranges import IdRanges
 from lamina.engines.topics.sealed import Facts, Stopped
 from lamina.engines.topics.shedding import DEAD, Shedder
 from lamina.errors import LaminaError, StorageError
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from lamina.engines.topics.topic import Topic
 
 _LATEST_MS: Final = 253_402_300_800_000  # the year 10000
-_MOST_DELETED: Final = 100_000  # ids of one file that are compared with
 
 
 def measure(inside: Inside, ref: Ref, pace: Pace) -> Measured:
@@ -134,16 +133,14 @@ class _Look:
             return one.bytes
         with topic.lock:
             state = topic.state
-            floor, first = state.trimmed_to, bisect_right(state.deleted, before)
-            until = bisect_right(state.deleted, last)
-            deleted = state.deleted[first:until] if until - first <= _MOST_DELETED else None
+            floor, deleted = state.trimmed_to, state.deleted.part(before, last)
         if last <= floor:
             return one.bytes
-        if deleted is None or ((deleted or before < floor) and not self._pace.may_read(one.bytes)):
+        if (deleted or before < floor) and not self._pace.may_read(one.bytes):
             return None
-        return self._count(one, floor, set(deleted)) if deleted or before < floor else 0
+        return self._count(one, floor, deleted) if deleted or before < floor else 0
 
-    def _count(self, one: Segment, floor: EntryId, deleted: set[EntryId]) -> int | None:
+    def _count(self, one: Segment, floor: EntryId, deleted: IdRanges) -> int | None:
         """Bytes of entries that are gone, of a file that has both."""
         dead = 0
         try:

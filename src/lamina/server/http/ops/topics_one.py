@@ -33,7 +33,7 @@ class TopicFacts(Gives, frozen=True, kw_only=True):
     added: int
     """Messages that were ever published."""
     deleted: int
-    """Messages that were deleted one by one, among those that are there."""
+    """Messages that were deleted one by one, among those that are there: so many at least."""
     first_id: str | None = None
     first_ns: int | None = None
     """The time in that id; none: its publisher chose one that is no time."""
@@ -64,7 +64,7 @@ def _facts(place: Place, shown: str) -> TopicFacts:
             name=shown_name(name),
             length=state.length,
             added=state.added,
-            deleted=len(state.deleted),
+            deleted=state.deleted.ids,
             first_id=None if first is None else id_text(first),
             first_ns=time_of(first),
             last_id=id_text(state.last_id) if state.last_id else None,

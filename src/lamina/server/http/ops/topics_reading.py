@@ -100,7 +100,7 @@ def count(topic: Topic, after: EntryId, until: EntryId, *, most_s: float = 10.0)
     with topic.lock:
         state = topic.state
         first, last, length = state.trimmed_to, state.last_id, state.length
-        seen = state, len(state.deleted)
+        seen = state, topic.removed_at
     after, until = max(after, first), min(until, last)
     if after >= until:
         return 0, True
@@ -126,7 +126,7 @@ def count(topic: Topic, after: EntryId, until: EntryId, *, most_s: float = 10.0)
                 continue
             outside = None
             with topic.lock:
-                is_same = topic.state.trimmed_to == first and (topic.state, len(topic.state.deleted)) == seen
+                is_same = topic.state.trimmed_to == first and (topic.state, topic.removed_at) == seen
             if is_same:  # else what was outside is not what it was when the length was looked at
                 return length - left_out, True
     return found, False
