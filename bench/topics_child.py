@@ -110,10 +110,43 @@ class _Subscriber:
         return True
 
 
+def await_deliveries(host: str, port: str, kind: str, readers: str, messages: str) -> dict[str, float]:
+    """Milliseconds from the time in an entry to when it is here, of so many messages for each of so many readers."""
+    waits: list[int] = []
+    with select.epoll() as poll:
+        asking: dict[int, tuple[socket.socket, bytes]] = {}
+        for number in range(int(readers)):
+            to = socket.create_connection((host, int(port)), timeout=STALL_SECONDS)
+            to.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            poll.register(to.fileno(), select.EPOLLIN)
+            last = ("COUNT", "1", "BLOCK", "0", "STREAMS", TOPIC)
+            group = command("XREADGROUP", "GROUP", f"g{number}", "c", *last, ">")
+            asking[to.fileno()] = to, group if kind == "xreadgroup" else b""
+            to.sendall(group if kind == "xreadgroup" else _xread_behind(b"$"))
+        time.sleep(0.3)  # until all wait; no reply would tell
+        print("waiting", flush=True)
+        while len(waits) < int(readers) * int(messages):
+            ready = poll.poll(STALL_SECONDS)
+            if not ready:
+                raise Wrong("a message did not come")
+            for handle, _ in ready:
+                to, again = asking[handle]
+                answer = to.recv(ROOM)
+                waits.append(time.monotonic_ns() - int(answer[answer.rindex(b"\r\n", 0, -2) + 2 : -2]))
+                to.sendall(again or _xread_behind(answer.split(b"\r\n", 8)[7]))
+    waits.sort()
+    return {f"p{part}": waits[len(waits) * part // 100] / 1e6 for part in (50, 99)}
+
+
+def _xread_behind(id: bytes) -> bytes:
+    return command("XREAD", "COUNT", "1", "BLOCK", "0", "STREAMS", TOPIC, id)
+
+
 ORDERS: dict[str, Callable[..., dict[str, float]]] = {
     "fill": fill,
     "append_only_file": append_only_file,
     "subscribe": subscribe,
+    "await_deliveries": await_deliveries,
 }
 
 if __name__ == "__main__":

@@ -17,8 +17,10 @@ from lamina.errors import BadOption
 from lamina.log import reserve
 from lamina.log.options import LogOptions
 from lamina.server import client, listening
+from lamina.server import settings as server_settings
 from lamina.server.resp import (
     dispatch,
+    large_replies,
     protocol,
     server_commands,
     settings,
@@ -99,7 +101,11 @@ CODE: dict[str, object] = {
     "one word": settings.Settings().max_bulk,
     "a line without RESP": protocol.MAX_INLINE,
     "commands behind `MULTI` together": dispatch._MOST_QUEUED,
-    "entries in one answer": finding.MOST_BYTES,
+    "answers that clients have not taken, of all connections": server_settings.Settings().max_output_bytes,
+    "entries of `XRANGE`, `XREVRANGE` that are read at once": stream_reading._LARGE,
+    "bytes of such a piece": large_replies._PIECE,
+    "bytes that `XREAD` and `XREADGROUP … >` give of what is new": finding.MOST_NEW,
+    "entries in any other answer": finding.MOST_BYTES,
     "entries for one who waited and named no number": stream_reading._MOST_AFTER_WAITING,
     "entries of one `S.SCAN`": store_words.MOST_COUNT,
     "bytes of one `S.SCAN`": store_commands._MOST_BYTES,

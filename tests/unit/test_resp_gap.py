@@ -206,7 +206,7 @@ async def test_who_waits_and_has_seen_all_that_went_waits_on() -> None:
 async def test_who_has_to_wait_for_its_turn_is_told_then() -> None:
     lab = Lab()
     caller = await overtaken(lab)
-    lab.house.is_resting = lambda: True
+    lab.house.has_due = lambda: True
     assert await caller.ask("XREAD BLOCK 0 STREAMS a 1-1", "XREAD BLOCK 0 STREAMS a 4-1") == [GAP, shown(5)]
 
 
@@ -243,14 +243,14 @@ async def test_who_is_overtaken_while_it_reads_is_told(monkeypatch: pytest.Monke
     caller = lab.caller()
     await add(caller, 1, 2, 3)
     topic = lab.topic("a")
-    look = topic.looked_at
+    look = topic.first
 
-    def look_and_lose(*words: Any) -> Any:
-        found = look(*words)
+    def look_and_lose(*words: Any, **more: Any) -> Any:
+        found = look(*words, **more)
         assert shed(lab).entries == 3
         return found
 
-    monkeypatch.setattr(topic, "looked_at", look_and_lose)
+    monkeypatch.setattr(topic, "first", look_and_lose)
     assert await caller.ask_one("XREAD STREAMS a 1-1") == GAP
     assert topic.counts.read == 0
 

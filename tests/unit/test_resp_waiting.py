@@ -152,6 +152,24 @@ async def test_who_waited_never_sees_an_entry_that_was_refused() -> None:
     assert again == [NULL_ARRAY, [0, None, None, NULL_ARRAY]]
 
 
+@pytest.mark.parametrize(
+    "command", ["XREAD BLOCK 0 STREAMS a 0-1", "XREADGROUP GROUP g ann BLOCK 0 STREAMS a >"], ids=str.split
+)
+@in_loop
+async def test_who_asks_for_what_is_new_comes_behind_those_who_are_due(command: str) -> None:
+    lab, publisher = await with_group()
+    lab.house.has_due = lambda: True
+    caller, other = lab.caller(), lab.caller()
+    caller.send(command)
+    assert caller.connection.session.is_waiting, "there is nothing yet"
+    await publisher.ask("XADD a 5-1 f v")
+    assert values(*caller.got()) == [b"v"]
+    other.send("XREAD BLOCK 0 STREAMS a 0-1")
+    assert other.connection.session.is_waiting and other.got() == [], "it is not its turn"
+    await lab.settle()
+    assert values(*other.got()) == [b"v"]
+
+
 # -- the end of waiting ----------------------------------------------------------------------------------------------
 
 
@@ -260,125 +278,219 @@ async def test_who_ends_its_side_while_it_waits_gets_an_answer_for_each_command(
     assert caller.got() == [NULL_ARRAY, PONG]
 
 
-# -- rounds ----------------------------------------------------------------------------------------------------------
+# -- turns -----------------------------------------------------------------------------------------------------------
 
 
-class Clockwork:
-    """A loop of which the time passes when told to."""
+class Turns:
+    """A loop that goes on when told to, others who have commands run, and a clock that stands still otherwise."""
 
     def __init__(self) -> None:
-        self.time = 100.0
-        self.calls: list[tuple[float, Callable[[], None]]] = []
+        self.time, self.commands, self.turns = 100.0, 0, 0
+        self.calls: list[Callable[[], None]] = []
+        self.waiting = Waiting(self, lambda: self.commands, lambda: self.time)  # type: ignore[arg-type]
+        self.served: list[int] = []
+        """How many were served in each turn."""
 
-    def now(self) -> float:
-        return self.time
-
-    def call_soon(self, call: Callable[..., None], *given: object) -> object:
-        return self.call_later(0, call, *given)
-
-    def call_later(self, seconds: float, call: Callable[..., None], *given: object) -> object:
-        self.calls.append((self.time + seconds, partial(call, *given)))
+    def call_soon(self, call: Callable[[], None]) -> object:
+        self.calls.append(call)
         return self
 
-    def run(self, seconds: float = 0.0) -> None:
-        """Make all calls that are due by then. They may take longer."""
-        end = self.time + seconds
-        while due := [each for each in self.calls if each[0] <= max(end, self.time)]:
-            first = min(due, key=lambda each: each[0])
-            self.calls.remove(first)
-            self.time = max(self.time, first[0])
-            first[1]()
-        self.time = max(self.time, end)
+    def turn(self, commands: int = 0, seconds: float = 0.0) -> int:
+        """One turn, in which others have so many commands run. Returns how many were served."""
+        self.commands += commands
+        self.time += seconds
+        self.served.append(0)
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+        return self.served[-1]
+
+    def run(self) -> list[int]:
+        """Until nothing is left to do, and nobody else wants anything. Returns how many were served in each turn."""
+        begun = len(self.served)
+        while self.calls:
+            self.turn()
+        return self.served[begun:]
+
+    def spend_all(self) -> None:
+        """What credit there is."""
+        sleeper = Reader(self, b"spends")
+        while self.waiting._credit_now() > 0:
+            sleeper.wait()
+            self.waiting.changed(b"spends")
+            self.turn(commands=1)
 
 
-class Sleeper:
-    """Takes some time whenever it is woken."""
+class Reader:
+    """Waits, and is answered when it is woken."""
 
-    def __init__(self, clockwork: Clockwork, takes_s: float, *keys: bytes) -> None:
-        self.clockwork, self.takes_s, self.keys = clockwork, takes_s, keys
-        self.woken = self.answered_bytes = 0
+    def __init__(self, turns: Turns, *keys: bytes, has_answer: bool = True, size: int = 100) -> None:
+        self.turns, self.keys, self.has_answer, self.size = turns, keys, has_answer, size
+        self.woken = 0
+        self.then: Callable[[], object] = lambda: None
+
+    def wait(self) -> Reader:
+        self.turns.commands += 1
+        self.turns.waiting.add(self)
+        return self
 
     def try_again(self) -> int:
         self.woken += 1
-        self.clockwork.time += self.takes_s
-        return self.answered_bytes
+        if not self.has_answer:
+            self.then()
+            return 0
+        self.turns.served[-1] += 1
+        self.turns.waiting.remove(self)
+        self.then()
+        return self.size
 
 
-def waiting_room(takes_s: float) -> tuple[Clockwork, Waiting, Sleeper]:
-    clockwork = Clockwork()
-    waiting = Waiting(clockwork, clockwork.now)  # type: ignore[arg-type]
-    sleeper = Sleeper(clockwork, takes_s, b"a", b"b")
-    waiting.add(sleeper)
-    return clockwork, waiting, sleeper
+def readers(turns: Turns, count: int, *keys: bytes, **how: Any) -> list[Reader]:
+    return [Reader(turns, *keys, **how).wait() for _ in range(count)]
 
 
-def test_many_changes_of_one_turn_are_one_round() -> None:
-    clockwork, waiting, sleeper = waiting_room(0)
+def test_many_changes_of_one_turn_wake_once() -> None:
+    turns = Turns()
+    (reader,) = readers(turns, 1, b"a", b"b", has_answer=False)
     for _ in range(5):
-        waiting.changed(b"a")
-    waiting.changed(b"nobody's")
-    clockwork.run()
-    assert sleeper.woken == 1 and not clockwork.calls
+        turns.waiting.changed(b"a")
+        turns.waiting.changed(b"b")
+    turns.waiting.changed(b"nobody's")
+    turns.run()
+    assert reader.woken == 1 and not turns.calls
 
 
-def test_while_more_is_published_those_who_wait_take_a_small_part_of_the_time() -> None:
-    clockwork, waiting, sleeper = waiting_room(0.01)
-    start = clockwork.time
-    for _ in range(1000):
-        waiting.changed(b"a")
-        clockwork.run(0.001)
-    assert 0.02 < sleeper.woken * sleeper.takes_s / (clockwork.time - start) < 0.2
+def test_all_are_served_in_one_turn_while_there_is_credit() -> None:
+    turns = Turns()
+    readers(turns, 100, b"a")
+    turns.waiting.changed(b"a")
+    assert turns.turn(commands=1) == 100 and not turns.calls
 
 
-def test_after_a_long_round_what_is_published_last_is_told_too() -> None:
-    clockwork, waiting, sleeper = waiting_room(0.01)
-    for _ in range(3):
-        waiting.changed(b"a")
-        clockwork.run()
-    woken = sleeper.woken
-    waiting.changed(b"b")
-    clockwork.run(0.2)
-    assert sleeper.woken > woken and not clockwork.calls
+def test_without_credit_more_and_more_are_served_while_nobody_else_wants_the_processor() -> None:
+    turns = Turns()
+    turns.spend_all()
+    readers(turns, 200, b"a")
+    turns.waiting.changed(b"a")
+    assert turns.turn(commands=1) == 0
+    assert turns.run() == [1, 2, 4, 8, 16, 32, 64, 64, 9]
 
 
-def test_who_had_no_turn_in_a_round_that_was_cut_off_has_it_in_the_next() -> None:
-    clockwork, waiting, sleeper = waiting_room(0)
-    other = Sleeper(clockwork, 0, b"a")
-    waiting.add(other)
-    sleeper.answered_bytes = 10**9
-    sleeper.try_again = lambda: (waiting.remove(sleeper), Sleeper.try_again(sleeper))[1]  # type: ignore[method-assign]
-    waiting.changed(b"a")
-    clockwork.run(1)
-    assert (sleeper.woken, other.woken) == (1, 1)
+def test_without_credit_a_command_of_another_client_comes_first() -> None:
+    turns = Turns()
+    turns.spend_all()
+    readers(turns, 100, b"a")
+    turns.waiting.changed(b"a")
+    assert [turns.turn(commands) for commands in (1, 0, 0, 0, 1, 1, 0, 0)] == [0, 1, 2, 4, 0, 0, 1, 2]
 
 
-def test_short_rounds_come_at_once() -> None:
-    clockwork, waiting, sleeper = waiting_room(0)
-    for _ in range(3):
-        waiting.changed(b"a")
-        clockwork.run()
-    assert sleeper.woken == 3
+def test_those_who_come_to_wait_again_are_not_others() -> None:
+    turns = Turns()
+    turns.spend_all()
+    for reader in readers(turns, 30, b"a"):
+        reader.then = reader.wait
+    turns.waiting.changed(b"a")
+    turns.turn(commands=1)
+    assert turns.run() == [1, 2, 4, 8, 15]
+
+
+def test_readers_take_a_part_of_the_time_while_a_publisher_never_rests() -> None:
+    """A publisher that has a command run in each turn of a tenth of a millisecond leaves no turn to them."""
+    turns = Turns()
+    turns.spend_all()
+    for reader in readers(turns, 200, b"a"):
+        reader.then = reader.wait
+    served = 0
+    for _ in range(10_000):
+        turns.waiting.changed(b"a")
+        served += turns.turn(commands=1, seconds=0.0001)
+    assert 9_000 < served < 11_000, "in a second"
+
+
+def test_large_answers_take_more_of_the_credit() -> None:
+    turns = Turns()
+    readers(turns, 100, b"a", size=1 << 20)
+    turns.waiting.changed(b"a")
+    assert turns.turn(commands=1) == 2
+    assert turns.turn(commands=1) == 0
+
+
+def test_who_began_to_wait_first_is_served_first_whatever_woke_them_in_between() -> None:
+    turns = Turns()
+    order: list[Reader] = []
+    first, second, third = waiting = readers(turns, 3, b"a", b"b", has_answer=False)
+    for reader in waiting:
+        reader.then = partial(order.append, reader)
+    turns.waiting.remove(second)
+    second.keys = (b"b",)
+    turns.waiting.add(second)  # now the last
+    turns.waiting.changed(b"a")
+    turns.run()
+    turns.waiting.changed(b"b")
+    turns.run()
+    assert order == [first, third, first, third, second]
+
+
+def test_one_who_has_not_looked_yet_is_woken_alone() -> None:
+    turns = Turns()
+    one, other = readers(turns, 2, b"a")
+    turns.waiting.expect(one)
+    assert turns.waiting.has_due()
+    turns.run()
+    assert (one.woken, other.woken) == (1, 0) and not turns.waiting.has_due()
+
+
+def test_all_who_wait_for_keys_that_begin_so_are_woken() -> None:
+    turns = Turns()
+    mine, yours, other = (readers(turns, 1, key)[0] for key in (b"q:mine", b"q:yours", b"topic"))
+    turns.waiting.expect_all(b"q:")
+    turns.run()
+    assert (mine.woken, yours.woken, other.woken) == (1, 1, 0)
+
+
+def test_a_change_while_one_is_tried_in_vain_is_not_missed() -> None:
+    turns = Turns()
+    (reader,) = readers(turns, 1, b"a", has_answer=False)
+
+    def change_once() -> None:
+        reader.then = lambda: None
+        turns.waiting.changed(b"a")
+
+    reader.then = change_once
+    turns.waiting.changed(b"a")
+    turns.run()
+    assert reader.woken == 2
 
 
 def test_who_was_taken_off_is_not_woken_by_any_of_its_keys() -> None:
-    clockwork, waiting, sleeper = waiting_room(0)
-    waiting.changed(b"a")
-    waiting.remove(sleeper)
-    waiting.changed(b"b")
-    clockwork.run()
-    assert not sleeper.woken and not clockwork.calls
+    turns = Turns()
+    (reader,) = readers(turns, 1, b"a", b"b")
+    turns.waiting.changed(b"a")
+    turns.waiting.remove(reader)
+    turns.waiting.changed(b"b")
+    turns.run()
+    assert not reader.woken and not turns.calls
 
 
 def test_who_is_taken_off_by_one_that_is_woken_before_is_not_woken() -> None:
-    clockwork, waiting, sleeper = waiting_room(0)
-    other = Sleeper(clockwork, 0, b"b")
-    waiting.add(other)
-
-    def take_off() -> int:
-        waiting.remove(other)
-        return 0
-
-    sleeper.try_again = take_off  # type: ignore[method-assign]
-    waiting.changed(b"b")
-    clockwork.run()
+    turns = Turns()
+    one, other = readers(turns, 2, b"a")
+    one.then = partial(turns.waiting.remove, other)
+    turns.waiting.changed(b"a")
+    turns.run()
     assert not other.woken
+
+
+def test_after_a_mistake_in_one_the_others_are_served() -> None:
+    turns = Turns()
+    one, other = readers(turns, 2, b"a")
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    one.then = fail
+    turns.waiting.changed(b"a")
+    with pytest.raises(ZeroDivisionError):
+        turns.turn()
+    turns.run()
+    assert other.woken == 1

@@ -83,6 +83,11 @@ def _default(key: str) -> str:
     "--max-connections", metavar="N", help="More are told so and closed." + _default("server.max_connections")
 )
 @click.option(
+    "--max-output-bytes",
+    metavar="BYTES",
+    help="Answers that clients have not taken, of all connections together." + _default("server.max_output_bytes"),
+)
+@click.option(
     "--reserve-bytes", metavar="BYTES", help="Room kept for a full disk, 0: none." + _default("server.reserve_bytes")
 )
 @click.option(

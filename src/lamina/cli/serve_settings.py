@@ -37,6 +37,7 @@ def to_settings(config: Config, *, force_restore: bool = False) -> Settings:
         password=config.maybe("server.password"),
         insecure=config.is_on("server.insecure"),
         max_connections=config.number("server.max_connections"),
+        max_output_bytes=config.number("server.max_output_bytes"),
         log_level=config.text("server.log_level"),
     )
 

@@ -16,6 +16,7 @@ from lamina.engines.queues.options import STORES, QueueOptions
 from lamina.engines.store.options import StoreOptions
 from lamina.log.options import LogOptions
 from lamina.log.reserve import SIZE
+from lamina.units import MIB
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _NAMED_OTHERWISE: Final = {"server.password": "LAMINA_PASSWORD", "queues.password": "LAMINA_QUEUE_PASSWORD"}
@@ -78,6 +79,13 @@ def _server() -> Iterable[Setting]:
         kinds.seconds(is_whole=True),
         0,
         "Hang up on Redis clients that are silent for so long; 0: never.",
+        is_live=True,
+    )
+    yield one(
+        "max_output_bytes",
+        kinds.size(MIB),
+        256 * MIB,
+        "Answers that clients have not taken, of all connections; beyond that those who have most are hung up on.",
         is_live=True,
     )
     yield one("reserve_bytes", kinds.size(), SIZE, "Room kept for a full disk, for each engine but the store; 0: none.")

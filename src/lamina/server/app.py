@@ -32,6 +32,7 @@ from lamina.server.inside import Inside
 from lamina.server.life import Life
 from lamina.server.listening import Door, Listener
 from lamina.server.occupied import check_free
+from lamina.server.output import Output
 from lamina.server.reloading import Reload
 from lamina.server.security.exposure import check_exposure, is_public
 from lamina.server.security.gate import Gate
@@ -119,7 +120,9 @@ def _live(
 
     signals.loop_begins()
     try:
-        _runner()(running.run(served, settings.max_connections, Reload(settings, reload, gate, tls), ready))
+        output = Output(settings.max_output_bytes)
+        reloading = Reload(settings, reload, gate, tls)
+        _runner()(running.run(served, settings.max_connections, output, reloading, ready))
     finally:
         signals.closing()
 
@@ -246,7 +249,9 @@ class Running:
         self._signals = signals
         self._stop_began: float | None = None
 
-    async def run(self, served: Sequence[Served], most: int, reload: Reload, ready: Callable[[], None]) -> None:
+    async def run(
+        self, served: Sequence[Served], most: int, output: Output, reload: Reload, ready: Callable[[], None]
+    ) -> None:
         """Until a signal comes. Raises: DiskError if an address was taken meanwhile."""
         own = sum(each.handles for each in served)
         allowed = handles.connections(most, len(served), own)
@@ -256,6 +261,7 @@ class Running:
             self._signals.on_loop(stopped.set, reload)
             for each, listener in zip(served, self._listeners, strict=True):
                 doors.append(each.open_door(allowed))
+                doors[-1].output = output
                 await listener.open(doors[-1], self._tls)
             reload.use(served, doors, own)
             self._inside.opened(asyncio.get_running_loop(), doors)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Protocol, cast
 
+from lamina.server.output import Output
 from lamina.server.refusals import TOO_MANY, Refusals
 from lamina.server.turns import SHARE_S, Turns
 
@@ -44,6 +45,7 @@ class Door(Protocol):
     is_closed: bool
     turns: Turns
     refusals: Refusals
+    output: Output
     accepted: int
     """Connections, since the door was opened."""
 
@@ -156,6 +158,7 @@ class Client:
     def connection_lost(self, problem: Exception | None) -> None:
         self.door.connections.discard(self)
         self.transport = None
+        self.door.output.note(self)
         if self._linger is not None:
             self._linger.cancel()
         self._throw_away()
@@ -164,10 +167,12 @@ class Client:
     def pause_writing(self) -> None:
         """The client does not read its answers: run none of its commands until it does."""
         self.is_clogged = True
+        self.door.output.note(self)
         self._read_or_not()
 
     def resume_writing(self) -> None:
         self.is_clogged = False
+        self.door.output.note(self)
         self.work()
 
     def stop(self) -> None:

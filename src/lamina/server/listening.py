@@ -18,6 +18,7 @@ from lamina.addresses import Address
 from lamina.errors import BadOption, DiskError
 from lamina.log.teardown import Teardown
 from lamina.server.client import Client
+from lamina.server.output import Output
 from lamina.server.security.tls import HANDSHAKE_S
 from lamina.server.socket_file import SocketFile
 
@@ -29,6 +30,7 @@ class Door(Protocol):
     """Makes a protocol for each connection."""
 
     max_connections: int
+    output: Output
 
     def __call__(self) -> Client: ...
 

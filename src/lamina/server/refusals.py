@@ -10,6 +10,7 @@ NOT_AUTHENTICATED: Final = "not_authenticated"
 NOT_ALLOWED: Final = "not_allowed"
 NOT_FOUND: Final = "not_found"
 STORAGE: Final = "storage"
+OUTPUT: Final = "output_not_taken"
 
 _MOST: Final = 40  # reasons; more can only come from a mistake of ours
 _OTHER: Final = "other"

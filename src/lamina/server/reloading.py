@@ -78,6 +78,8 @@ class Reload:
             most = handles.connections(settings.max_connections, len(self._doors), self._own_handles)
             for door in self._doors:
                 door.max_connections = most
+        for door in self._doors:
+            door.output.most = settings.max_output_bytes
         for each, door in zip(self._served, self._doors, strict=True):
             each.change(settings, door)
         self._settings = settings

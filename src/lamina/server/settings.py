@@ -11,6 +11,7 @@ from lamina.engines.queues.options import QueueOptions
 from lamina.engines.store.options import StoreOptions
 from lamina.log.options import LogOptions
 from lamina.log.reserve import SIZE
+from lamina.units import MIB
 
 if TYPE_CHECKING:
     from lamina.config.loading import Config
@@ -107,6 +108,8 @@ class Settings:
     """Other machines may come without logging in, or without TLS."""
     max_connections: int = 10_000
     """Of each door."""
+    max_output_bytes: int = 256 * MIB
+    """Answers that clients have not taken, of all connections together."""
     log_level: str = "info"
     config: Callable[[], Config] | None = None
     """The settings that hold, with their origins, for who wants to see them."""

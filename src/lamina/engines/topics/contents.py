@@ -5,6 +5,7 @@ Who asks holds the lock of the topic. What would take long ends early, and says 
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from lamina.engines.topics import ids
 from lamina.engines.topics.entries import entry_id
 from lamina.engines.topics.finding import Finder
 from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.ranges import IdRanges
 from lamina.log.reader import Reader
 
 if TYPE_CHECKING:
@@ -30,34 +32,53 @@ class Contents:
         self._finder = Finder(reader)
 
     def piece(
-        self, start: EntryId, end: EntryId, most: int, *, newest_first: bool
+        self, start: EntryId, end: EntryId, most: int, *, newest_first: bool, enough: int = sys.maxsize
     ) -> tuple[list[bytes], int, Range | None]:
         """Records of the first entries with ids from ``start`` to ``end``, the position of the newest of them, and what
-        is left of the range when it ended early; None: that was all, or as many as were asked for.
+        is left of the range when it ended with ``enough`` bytes read; None: that was all, or as many as were asked for.
         """
-        state, tail = self._topic.state, self._topic.tail
+        state = self._topic.state
         start, last = max(start, EntryId(state.trimmed_to + 1)), min(end, state.last_id)
+        if not state.length or not most:
+            return [], 0, None
+        gone = state.deleted or None
+        found, position, rest = self.piece_but(gone, start, last, most, newest_first=newest_first, enough=enough)
+        if rest is not None and not newest_first:
+            rest = rest[0], end  # what comes meanwhile comes behind it
+        return found, position, rest
+
+    def piece_but(
+        self,
+        gone: IdRanges | None,
+        start: EntryId,
+        last: EntryId,
+        most: int,
+        *,
+        newest_first: bool,
+        enough: int = sys.maxsize,
+    ) -> tuple[list[bytes], int, Range | None]:
+        """The same of all that ever were there and are not ``gone``."""
+        tail = self._topic.tail
         found: list[bytes] = []
         position = 0
-        if start > last or not state.length or not most:
+        if start > last:
             return found, position, None
-        gone = state.deleted or None
         border = tail.first_id
         file_end = min(last, EntryId(border - 1))
         if newest_first:
             if last >= border:
                 found, position = tail.pick(max(start, border), last, most, gone, newest_first=True)
             if start <= file_end and len(found) < most:
-                older, at, reached = self._finder.newest(start, file_end, most - len(found), gone)
+                older, at, reached = self._finder.newest(start, file_end, most - len(found), gone, enough)
                 found += older
                 position = max(position, at)
                 if reached is not None:
                     return found, position, (start, EntryId(reached - 1))
             return found, position, None
         if start <= file_end:
-            found, position, reached = self._finder.records(start, file_end, most, gone)
+            found, position, reached = self._finder.records(start, file_end, most, gone, enough)
             if reached is not None:
-                return found, position, (EntryId(reached + 1), end)
+                return found, position, (EntryId(reached + 1), last)
         if last >= border and len(found) < most:
             newer, at = tail.pick(max(start, border), last, most - len(found), gone)
             found += newer

@@ -29,6 +29,8 @@ MOST_BYTES: Final = 256 * MIB
 """Of entries that are read at once: what is read has to be in memory."""
 ENOUGH: Final = 4 * MIB
 """Of files that are read while others wait for the topic: then it is their turn."""
+MOST_NEW: Final = 8 * MIB
+"""Of entries that are given at once to who reads on: the rest comes when it asks again."""
 _MOST_KNOWN: Final = 100_000  # points
 _MOST_READERS: Final = 1000  # of whom it is remembered where they go on
 _FEW: Final = 1000  # entries for which a small part of a file will do
@@ -55,17 +57,18 @@ class Finder:
         """Where those go on who read up to an id: most come back for what is behind it."""
 
     def records(
-        self, start: EntryId, end: EntryId, most: int, gone: IdRanges | None = None
+        self, start: EntryId, end: EntryId, most: int, gone: IdRanges | None = None, enough: int = sys.maxsize
     ) -> tuple[list[bytes], int, EntryId | None]:
         """The entries in the files with ids from ``start`` to ``end``, as records, at most so many; and the position of
         the last one. ``gone``: where none is alive. Such ranges are jumped over, and what was read in vain is added.
 
-        It ends once ENOUGH was read: the third is the id behind which it goes on then, else None.
+        It ends once ``enough`` bytes were read, or ENOUGH: the third is the id behind which it goes on then, else None.
         Raises: Corruption, DiskError; BadRecord.
         """
         loops.must_wait()
         found: list[bytes] = []
         position = size = 0
+        enough = min(enough, ENOUGH)
         window = _WINDOW if most <= _FEW else WINDOW
         names = self._names()
         is_done = False
@@ -86,14 +89,14 @@ class Finder:
                 if is_over:
                     break
                 size += batch.end - batch.base
-                reached = _last_id(batch) if size >= ENOUGH or gone is not None else None
-                if reached is None:
+                reached = _last_id(batch) if size >= enough or gone is not None else None
+                if reached is None or reached < start:
                     continue
-                if gone is not None and reached >= start:
+                if gone is not None:
                     if not some:
                         gone.add(EntryId(start - 1), reached, 0)
                     start = EntryId(reached + 1)
-                if size >= ENOUGH:
+                if size >= enough:
                     self._remember(reached, segment, batch, len(batch.times))
                     return found, position, reached
                 if gone is not None and gone.next_outside(start) - start > reached - (_first_id(batch) or reached):
@@ -128,17 +131,18 @@ class Finder:
                 self._behind.popitem(last=False)
 
     def newest(
-        self, start: EntryId, end: EntryId, most: int, gone: IdRanges | None = None
+        self, start: EntryId, end: EntryId, most: int, gone: IdRanges | None = None, enough: int = sys.maxsize
     ) -> tuple[list[bytes], int, EntryId | None]:
         """The entries in the files with ids from ``start`` to ``end``, newest first, as records, at most so many; and
         the position of the first of them. ``gone`` as in ``records``.
 
-        It ends once ENOUGH was read: the third is the id in front of which it goes on then, else None.
+        ``enough`` as in ``records``: the third is the id in front of which it goes on then, else None.
         Raises: Corruption, DiskError; BadRecord.
         """
         loops.must_wait()
         found: list[bytes] = []
         position = size = 0
+        enough = min(enough, ENOUGH)
         is_done = False
         while not is_done:
             end = end if gone is None else gone.last_outside(end)
@@ -156,9 +160,11 @@ class Finder:
                 if not size:  # nobody knows whether there was ever an entry between its last one and ``end``
                     end = min(end, ids.last)
                 size += until - begin
-                if gone is not None and not some and ids.first <= end:
+                if ids.first > end:
+                    continue
+                if gone is not None and not some:
                     gone.add(EntryId(ids.first - 1), end, 0)
-                if size >= ENOUGH:
+                if size >= enough:
                     return found, position, ids.first
                 end = min(end, EntryId(ids.first - 1))
                 if gone is not None and end - gone.last_outside(end) > ids.last - ids.first:

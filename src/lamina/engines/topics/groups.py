@@ -16,6 +16,7 @@ from lamina.engines.topics import garbage, group_lag, ids
 from lamina.engines.topics import group_codec as codec
 from lamina.engines.topics.codec import BadRecord, check_counted
 from lamina.engines.topics.entries import decode, entry_id
+from lamina.engines.topics.finding import MOST_NEW
 from lamina.engines.topics.group_claims import TRIES, ClaimOptions, Plan, find_idle, plan_claim, to_be_read
 from lamina.engines.topics.group_codec import Claimed, once_more
 from lamina.engines.topics.group_log import GroupLog
@@ -147,7 +148,8 @@ class Groups(GroupLog):
     # as far as it is still so: others may have come in between.
 
     def deliver(self, group: bytes, consumer: bytes, count: int | None = None, *, noack: bool = False) -> Shown:
-        """Give a consumer entries that the group has not had yet; with ``noack`` they need no acknowledgement.
+        """Give a consumer entries that the group has not had yet, ``MOST_NEW`` bytes of them at most, but one at least;
+        with ``noack`` they need no acknowledgement.
 
         Where there are none, nothing changes. Raises: NoGroup.
         """
@@ -165,7 +167,8 @@ class Groups(GroupLog):
             start = EntryId(self.get(group).last_id + 1)
         if start > ids.LAST:
             return start, [], 0
-        return start, *self.topic.looked_at(start, ids.LAST, count)
+        records, position, _ = self.topic.first(start, ids.LAST, count, enough=MOST_NEW)
+        return start, records, position
 
     def _give_out(
         self, group: bytes, consumer: bytes, start: EntryId, records: Sequence[bytes], *, noack: bool

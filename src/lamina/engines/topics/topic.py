@@ -395,6 +395,19 @@ class Topic(logged.Logged):
         Much is read in pieces: unless the caller holds the lock, others may go on in between. What they take away is
         not shown then; of what they add, what comes behind the place that was reached.
         """
+        found, position, _ = self.first(start, end, count, newest_first=newest_first)
+        return found, position
+
+    def first(
+        self,
+        start: EntryId,
+        end: EntryId = ids.LAST,
+        count: int | None = None,
+        *,
+        newest_first: bool = False,
+        enough: int = sys.maxsize,
+    ) -> tuple[list[bytes], int, bool]:
+        """The same, no more than it takes to have ``enough`` bytes of entries. The third says whether that is all."""
         most = sys.maxsize if count is None else count
         found: list[bytes] = []
         position = size = 0
@@ -405,19 +418,21 @@ class Topic(logged.Logged):
                     if known is not None and known != (self.state, self.removed_at):
                         found = [record for record in found if self._has_record(record)]
                     known = self.state, self.removed_at
-                    piece, at, rest = self._contents.piece(start, end, most - len(found), newest_first=newest_first)
+                    piece, at, rest = self._contents.piece(
+                        start, end, most - len(found), newest_first=newest_first, enough=enough
+                    )
                 found += piece
                 position = max(position, at, known[1])
                 size += sum(map(len, piece))
                 check_size(size)
-                if rest is None:
+                if rest is None or size >= enough:
                     break
                 start, end = rest
                 loops.make_way()
             self._check_open()
         except codec.BadRecord as error:
             raise self._cannot_be_read(error) from error
-        return found, position
+        return found, position, rest is None
 
     def fetch(
         self, wanted: Sequence[EntryId], before: dict[EntryId, EntryId] | None = None

@@ -36,6 +36,8 @@ PROBLEMS = Metric("lamina_problems", "gauge", "Things that are broken now: a fai
 CONNECTIONS = Metric("lamina_connections", "gauge", "Connections that are open.", _D)
 CONNECTIONS_LIMIT = Metric("lamina_connections_limit", "gauge", "Connections that a door takes at most.", _D)
 ACCEPTED = Metric("lamina_connections_accepted_total", "counter", "Connections that were taken.", _D)
+OUTPUT = Metric("lamina_output_bytes", "gauge", "Bytes of answers that clients have not taken yet.")
+OUTPUT_LIMIT = Metric("lamina_output_limit_bytes", "gauge", "Bytes of such answers that are kept at most.")
 REFUSALS = Metric("lamina_refusals_total", "counter", "What clients were refused, by reason.", (*_D, "reason"))
 
 # -- logs --------------------------------------------------------------------------------------------------------------

@@ -53,6 +53,10 @@ class OfServer:
                 into.gauge(n.CONNECTIONS_LIMIT, door.max_connections, name)
                 into.counter(n.ACCEPTED, door.accepted, name)
                 refusals[name] = door.refusals
+        doors = [door for door in (self._inside.workq, self._inside.resp) if door is not None]
+        if doors:
+            into.gauge(n.OUTPUT, doors[0].output.bytes)
+            into.gauge(n.OUTPUT_LIMIT, doors[0].output.most)
         for name, each in refusals.items():
             for reason, count in dict(each.by_reason).items():
                 into.counter(n.REFUSALS, count, name, reason)

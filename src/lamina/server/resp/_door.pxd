@@ -7,7 +7,7 @@ from lamina.server.resp cimport _session as sessions
 cdef class Connection(client.Client):
     cdef public sessions.House house
     cdef public sessions.Session session
-    cdef public object parser, waiter
+    cdef public object parser, waiter, stream
     cdef public double heard_at
     cdef public dict needs
     cpdef feed(self, bytes data)

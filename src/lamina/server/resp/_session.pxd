@@ -1,6 +1,6 @@
 # Types of session.py for the compiled twin. Without this file the same source runs as plain Python.
 cdef class House:
-    cdef public object topics, clock, settings, gate, changed, is_resting, why, queues, store, queue_password, dump, expect_all, stops
+    cdef public object topics, clock, settings, gate, changed, has_due, why, queues, store, queue_password, dump, expect_all, stops
     cdef public tuple shown
     cdef public dict sessions, taken
     cdef public long long started_ns, commands, connections, port, _next_id

@@ -193,6 +193,10 @@ class Answers:
             data = b"".join(out) if len(out) > 1 else out[0]
             if data:
                 transport.write(data)
+                if connection.is_clogged:
+                    connection.door.output.note(connection)
+        if connection.stream is not None and not connection.held and not connection.out:
+            connection.stream.was_sent(out)
         if connection.is_done() and not connection.out and not connection.held:
             connection.leave()
 

@@ -25,12 +25,12 @@ from lamina.errors import (
 from lamina.server.resp import replies
 from lamina.server.resp.guard import admit, names_of
 from lamina.server.resp.protocol import MAX_ARGS
-from lamina.server.resp.session import Args, Refusal, Session, Wait
+from lamina.server.resp.session import Args, Large, Refusal, Session, Wait
 from lamina.server.resp.table import FACTS, Facts
 from lamina.server.security.strangers import MOST_BYTES
 from lamina.units import MIB
 
-Handler: TypeAlias = Callable[[Session, Args], "bytes | Wait"]
+Handler: TypeAlias = Callable[[Session, Args], "bytes | Wait | Large"]
 
 _MOST_QUEUED = 64 * MIB  # of all commands behind MULTI
 _WORD = 64  # bytes that a word takes beside its own
@@ -60,7 +60,7 @@ HANDLERS: dict[bytes, Handler] = {}
 """By name in small letters; ``xgroup|create`` for a command that has others below it."""
 
 
-def run(session: Session, args: Args) -> bytes | Wait:
+def run(session: Session, args: Args) -> bytes | Wait | Large:
     """Run a command, or put it behind MULTI. What it rests on is in ``session.marks``, which the caller takes."""
     plain = _PLAIN.get(args[0])
     if plain is not None and session.is_free and session.queue is None and plain[0] <= len(args) <= plain[1]:
@@ -88,7 +88,7 @@ def run(session: Session, args: Args) -> bytes | Wait:
     return call(session, handler, args)
 
 
-def call(session: Session, handler: Handler, args: Args) -> bytes | Wait:
+def call(session: Session, handler: Handler, args: Args) -> bytes | Wait | Large:
     """Its answer, or the error it has for one."""
     try:
         return handler(session, args)

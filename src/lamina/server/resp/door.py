@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import Any, Final
 
 from lamina.engines import loops
@@ -23,14 +24,16 @@ from lamina.errors import InputError, LaminaError, StorageError
 from lamina.log.teardown import Teardown
 from lamina.server import client
 from lamina.server.listening import hang_up_on_all
+from lamina.server.output import Output
 from lamina.server.refusals import Refusals
 from lamina.server.resp import dispatch, replies, runs
 from lamina.server.resp.answers import Answers, Pushed
 from lamina.server.resp.commands import COMMANDS
 from lamina.server.resp.guard import NOAUTH, may_add
+from lamina.server.resp.large_replies import LargeReply
 from lamina.server.resp.protocol import MAX_ARGS, Parser
 from lamina.server.resp.runs import Added, Run, Writes, grouped
-from lamina.server.resp.session import Args, House, Refusal, Session, Wait, _to_nobody
+from lamina.server.resp.session import Args, House, Large, Refusal, Session, Wait, _to_nobody
 from lamina.server.resp.store_commands import write_many
 from lamina.server.resp.waiting import Waiting
 from lamina.server.security.gate import Changes
@@ -58,14 +61,15 @@ class RespDoor:
         self.loop = asyncio.get_running_loop()
         self.answers = Answers(self.loop)
         self.workers = Workers(self.loop)
-        self.waiting = Waiting(self.loop, self.loop.time)
+        self.waiting = Waiting(self.loop, lambda: house.commands, perf_counter)
         self.turns = Turns(self.loop)
         self.connections: set[Connection] = set()
         self.refusals, self.accepted = Refusals(), 0
+        self.output = Output()
         self.max_connections = house.settings.max_connections
         self.is_closed = False
         self._thread = threading.get_ident()
-        house.changed, house.is_resting = self._changed, self.waiting.is_resting
+        house.changed, house.has_due = self._changed, self.waiting.has_due
         house.expect_all = self.waiting.expect_all
         house.topics.taken = house.taken = self.workers.taken
         dispatch.HANDLERS.update(COMMANDS)
@@ -158,6 +162,7 @@ class Connection(client.Client):
         self.parser = Parser(door.house.settings.max_bulk, MAX_ARGS)
         self.heard_at = door.house.clock.monotonic()
         self.waiter: Waiter | None = None
+        self.stream: LargeReply | None = None
         self.needs: dict[Logged, int] = {}
         """How far each log has to be for the answers that were not handed over yet."""
 
@@ -204,6 +209,11 @@ class Connection(client.Client):
         self.house.leave(self.session)
         self.session.hang_up = _nothing  # the two would keep each other in memory
         self.session.push = _to_nobody
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.stream is not None:
+            self.stream.go_on()
 
     def leave(self) -> None:
         super().leave()
@@ -306,15 +316,19 @@ class Connection(client.Client):
             answer = self._broken(command)
         if isinstance(answer, Wait):
             Waiter(self, answer).begin()
+        elif isinstance(answer, Large):
+            LargeReply(self, answer)
         else:
             self.answer(answer)
         if session.must_close:
             self._end()
 
-    def _have_run(self, answer: bytes | Wait) -> None:
+    def _have_run(self, answer: bytes | Wait | Large) -> None:
         """A worker has run a command: answer it."""
         if isinstance(answer, Wait):  # meanwhile a key may have changed, when nobody waited for it yet
             Waiter(self, answer._replace(is_due=True)).begin()
+        elif isinstance(answer, Large):
+            LargeReply(self, answer)
         else:
             self.answer(answer)
         if self.session.must_close:
@@ -359,6 +373,9 @@ class Connection(client.Client):
 
     def push(self, reply: bytes, engine: Logged, position: int) -> None:
         """Say what was not asked for, once the log of ``engine`` has come to ``position``; never, if it never does."""
+        if self.stream is not None and self.stream.has_begun:
+            self.stream.behind.append((reply, engine, position))
+            return
         if position > self.needs.get(engine, 0):
             self.needs[engine] = position
         self.say(reply, Pushed(((engine, position),)))
@@ -421,9 +438,8 @@ class Waiter:
         connection.cancel, connection.waiter = self.cancel if wait.must_finish else self.give_up, self
         waiting = connection.door.waiting
         waiting.add(self)
-        if wait.is_due:
-            for key in self.keys:
-                waiting.expect(key)
+        if wait.is_due and wait.keys:
+            waiting.expect(self)
         if wait.seconds is not None:
             self._timer = connection.door.loop.call_later(wait.seconds, self.time_is_up)
         if wait.happens is not None:

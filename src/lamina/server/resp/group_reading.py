@@ -54,18 +54,29 @@ def xreadgroup(session: Session, args: Args) -> bytes | Wait:
         topic, _ = find_group(session, key, group, _WHERE)
         if start is None and (told := _tell_gap(session, topic, key, group)) is not None:
             return told
+    nothing = replies.null_array(session.version)
+    may_wait = asked.block_ms is not None and not session.is_in_exec
+    seconds = asked.block_ms / 1000 if asked.block_ms else None
+    keys = asked.keys
+
+    def wait(*, is_due: bool) -> Wait:
+        return Wait(keys, seconds, lambda: _attempt(session, keys, group, asked), nothing, is_due=is_due)
+
+    asks_for_new = all(start is None for _, start in wanted)
+    if may_wait and asks_for_new and session.house.has_due() and any(_has_news(session, key, group) for key in keys):
+        return wait(is_due=True)  # as in XREAD
     with ExitStack() as held:
         if len(wanted) > 1 and loops.is_at_once():
             _take_what_is_at_hand(session, wanted, group, asked, held)
         found = _read(session, wanted, group, asked)
     if found:
         return replies.by_key(found, session.version)
-    nothing = replies.null_array(session.version)
-    if asked.block_ms is None or session.is_in_exec:
-        return nothing
-    seconds = asked.block_ms / 1000 if asked.block_ms else None
-    keys = asked.keys
-    return Wait(keys, seconds, lambda: _attempt(session, keys, group, asked), nothing)
+    return wait(is_due=False) if may_wait else nothing
+
+
+def _has_news(session: Session, key: bytes, group: bytes) -> bool:
+    topic, groups = find_group(session, key, group, _WHERE)
+    return groups.get(group).last_id < topic.state.last_id
 
 
 def _take_what_is_at_hand(

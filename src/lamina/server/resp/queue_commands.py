@@ -22,7 +22,7 @@ from lamina.errors import LaminaError, NoMessage, QueueRefused, QuotaMet
 from lamina.server.resp import replies
 from lamina.server.resp.dispatch import EVERY_QUEUE, Handler
 from lamina.server.resp.replies import Map, Value
-from lamina.server.resp.session import Args, Refusal, Session, Wait
+from lamina.server.resp.session import Args, Large, Refusal, Session, Wait
 
 _SYNTAX: Final = b"ERR syntax error"
 _NOT_A_NUMBER: Final = b"ERR value is not an integer or out of range"
@@ -406,7 +406,7 @@ def _tell_nobody(what: int, rid: bytes, message: Message | None) -> None:
 def _whole(handler: Handler) -> Handler:
     """It has the queues to itself from its start to its end: once it has changed something it must not have to wait."""
 
-    def run(session: Session, args: Args) -> bytes | Wait:
+    def run(session: Session, args: Args) -> bytes | Wait | Large:
         engine = queues_of(session).engine
         if EVERY_QUEUE in session.house.taken:
             loops.must_wait()

@@ -23,6 +23,7 @@ from lamina.server.security.users import EVERYBODY, User
 if TYPE_CHECKING:
     from lamina.engines.queues.deliveries import Deliveries, Receiver
     from lamina.engines.topics.topic import Topic
+    from lamina.engines.topics.walk import Walk
     from lamina.engines.topics.why import WhyReport
     from lamina.server.resp.store_house import StoreHouse
     from lamina.server.security.strangers import Stranger
@@ -61,6 +62,13 @@ class Wait(NamedTuple):
     """There may be an answer already: it is tried in the next round (waiting.py), whether a key changes or not."""
 
 
+class Large(NamedTuple):
+    """An answer that is made a piece at a time (large_replies.py): the entries of a topic that ``walk`` gives."""
+
+    topic: Topic
+    walk: Walk
+
+
 class House:
     """What all clients share."""
 
@@ -82,8 +90,8 @@ class House:
         """Told of each key of which somebody may have waited for a change."""
         self.why: Callable[[bytes, Topic, str | None], WhyReport] | None = None
         """Tells why a topic is as large as it is, by these limits or by its own (engines/topics/why.py)."""
-        self.is_resting: Callable[[], bool] = lambda: False
-        """Those who wait were just served, and it took long: others come first now."""
+        self.has_due: Callable[[], bool] = lambda: False
+        """Some who waited are yet to be served: who asks for what is new comes behind them."""
         self.queues: Deliveries | None = None
         """None: queues are not served."""
         self.store: StoreHouse | None = None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final, NamedTuple
 
 from lamina.engines.topics import ids
 from lamina.engines.topics.entries import entry_id
+from lamina.engines.topics.finding import MOST_NEW
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
+from lamina.engines.topics.walk import Walk
 from lamina.server.resp import replies
 from lamina.server.resp.entry_replies import show_all
 from lamina.server.resp.gap import gap
 from lamina.server.resp.group_words import SYNTAX, integer
-from lamina.server.resp.session import Args, Refusal, Session, Wait
+from lamina.server.resp.session import Args, Large, Refusal, Session, Wait
+from lamina.units import MIB
 
 _UNBALANCED: Final = b"ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
 _OF_GROUPS: Final = b"ERR The %b option is only supported by XREADGROUP. You called XREAD instead."
@@ -22,6 +26,7 @@ _NEW_OF_GROUP: Final = (
 _NO_TIME: Final = b"ERR timeout is not an integer or out of range"
 _MOST_KEPT: Final = 1 << 20  # bytes of entries that are kept for others who wait for the same
 _MOST_AFTER_WAITING: Final = 1000  # entries for who did not say how many
+_LARGE: Final = MIB  # an answer of more is made a piece at a time
 
 
 def xlen(session: Session, args: Args) -> bytes:
@@ -35,15 +40,15 @@ def xlen(session: Session, args: Args) -> bytes:
 # -- XRANGE, XREVRANGE -----------------------------------------------------------------------------------------------
 
 
-def xrange(session: Session, args: Args) -> bytes:
+def xrange(session: Session, args: Args) -> bytes | Large:
     return _range(session, args, args[2], args[3], newest_first=False)
 
 
-def xrevrange(session: Session, args: Args) -> bytes:
+def xrevrange(session: Session, args: Args) -> bytes | Large:
     return _range(session, args, args[3], args[2], newest_first=True)
 
 
-def _range(session: Session, args: Args, first: bytes, last: bytes, *, newest_first: bool) -> bytes:
+def _range(session: Session, args: Args, first: bytes, last: bytes, *, newest_first: bool) -> bytes | Large:
     start, end = ids.parse_start(first), ids.parse_end(last)
     count: int | None = None
     for at in range(4, len(args), 2):
@@ -56,16 +61,13 @@ def _range(session: Session, args: Args, first: bytes, last: bytes, *, newest_fi
     if count == 0:
         session.rest_on(topic, topic.newest_position())
         return replies.null_array(session.version)
-    return show_all(_read(session, topic, start, end, count, newest_first=newest_first))
-
-
-def _read(
-    session: Session, topic: Topic, start: EntryId, end: EntryId, count: int | None, *, newest_first: bool = False
-) -> list[bytes]:
-    """Entries as they are in the log, and the answer rests on them; on all that was done, if there are none."""
-    records, position = topic.records(start, end, count, newest_first=newest_first)
+    enough = sys.maxsize if session.is_in_exec else _LARGE
+    records, position, is_all = topic.first(start, end, count, newest_first=newest_first, enough=enough)
+    if not is_all:
+        return Large(topic, Walk(topic, start, end, count, newest_first=newest_first))
+    topic.counts.read += len(records)
     session.rest_on(topic, position if records else topic.newest_position())
-    return records
+    return show_all(records)
 
 
 # -- XREAD -----------------------------------------------------------------------------------------------------------
@@ -92,7 +94,7 @@ def xread(session: Session, args: Args) -> bytes | Wait:
         most = count or _MOST_AFTER_WAITING
         return Wait(keys, seconds, lambda: _attempt(session, wanted, most), nothing, is_due=is_due)
 
-    if may_wait and session.house.is_resting():
+    if may_wait and session.house.has_due() and any(_has_news(session, asked) for asked in wanted):
         # Hundreds who come back at once for the next entry would leave no time to publish it.
         return wait(is_due=True)
     found: list[bytes] = []
@@ -101,7 +103,7 @@ def xread(session: Session, args: Args) -> bytes | Wait:
         topic = session.topics.get(asked.key)
         if topic is None:
             continue
-        records, position = topic.looked_at(asked.start, ids.LAST, count)
+        records, position, _ = topic.first(asked.start, ids.LAST, count, enough=MOST_NEW)
         # Behind reading: retention has a thread of its own, and may have come in between.
         if (told := _tell_gap(session, topic, asked)) is not None:
             return told
@@ -114,6 +116,11 @@ def xread(session: Session, args: Args) -> bytes | Wait:
     if found:
         return replies.by_key(found, session.version)
     return wait(is_due=False) if may_wait else nothing
+
+
+def _has_news(session: Session, asked: _Asked) -> bool:
+    topic = session.topics.get(asked.key)
+    return topic is not None and asked.start <= topic.state.last_id
 
 
 def _attempt(session: Session, wanted: list[_Asked], most: int) -> bytes | None:
@@ -150,7 +157,8 @@ def _shown(session: Session, topic: Topic, start: EntryId, most: int) -> tuple[b
     asked = topic, topic.rebuilds, topic.newest_position(), start, most
     known, shown, position = house.shown
     if known != asked:
-        records, position = topic.records(start, ids.LAST, most)
+        records, position, _ = topic.first(start, ids.LAST, most, enough=MOST_NEW)
+        topic.counts.read += len(records)
         shown = show_all(records) if records else b""
         if len(shown) <= _MOST_KEPT:
             house.shown = asked, shown, position

@@ -1,22 +1,26 @@
-"""Clients that wait for a key to change, served in rounds, in the order in which they began to wait.
+"""Clients that wait for a key to change, served in the order in which they began to wait.
 
-A round comes behind the turn of the loop in which a key changed. When many wait, serving them takes a while: a round
-is cut off when it has taken long enough, and goes on in the next turn. While much is published, the next one comes only
-when others have had many times as long. Who waited longer gets more at once, so nothing is lost.
+A change makes all who wait for the key due, and they are served behind the turn of the loop, as many as there is credit
+for: it comes with time and pays for about a fifth of it. What is more is served as long as nobody else wants the
+processor: a turn in which no other command was run serves one, the next two, then four. So whoever waits is served at
+once where there is time, and a publisher at full speed beside hundreds of readers keeps most of it: who waited longer
+gets more at once, and nothing is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-_OTHERS: Final = 40  # times as long as a round took belong to others, before the next one
-_SHORT_S: Final = 0.000_5  # a round that needs no pause
-_LONGEST_S: Final = 0.000_5  # and the longest there is, but for the sending
-_ENOUGH: Final = 64 * 1024  # bytes of answers in one round
-_MUCH: Final = 3  # rounds one behind the other, between which keys changed again: much is published
-_QUIET_S: Final = 0.02  # without a change: it is no more
+_EACH_S: Final = 10_000.0
+"""Credit that comes in a second. One pays for an answer of up to so many bytes, which takes about 20 us with all that
+belongs to it."""
+_PORTION: Final = 1 << 14
+_MOST: Final = 128.0  # credit that gathers
+_IN_VAIN: Final = 0.2  # what an attempt takes that has no answer
+_MOST_SPARE: Final = 64.0  # answers in a turn that nobody else wants, at most
 
 
 class Waiter(Protocol):
@@ -32,76 +36,99 @@ class Waiter(Protocol):
 class Waiting:
     """All who wait, by key. On the loop's thread only."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, commands: Callable[[], int], now: Callable[[], float]) -> None:
+        """``commands``: how many were run, also those that wait. ``now``: seconds, in steps much below a thousandth."""
         self._loop = loop
+        self._commands = commands
         self._now = now
-        self._by_key: dict[bytes, dict[Waiter, None]] = {}
-        self._due: dict[bytes, None] = {}
-        self._changed_at = 0.0
-        self._has_changed = False  # something, since the last round
-        self._streak = 0  # rounds of which that was so, up to the last one
-        self._not_before = 0.0
+        self._numbers: dict[Waiter, int] = {}  # of all who wait, in the order in which they began to
+        self._idle: dict[bytes, dict[Waiter, None]] = {}  # those who are not due, by key
+        self._due: deque[tuple[int, Waiter]] = deque()  # also of some who wait no more
+        self._changed: dict[bytes, None] = {}
+        self._begun = 0  # commands that came to wait
+        self._others = 0  # all other commands, as of the last round
+        self._credit, self._credited_at = _MOST, now()
+        self._spare = 0.0
         self._round: asyncio.Handle | None = None
 
     def add(self, waiter: Waiter) -> None:
-        for key in waiter.keys:
-            self._by_key.setdefault(key, {})[waiter] = None
+        self._begun += 1
+        self._numbers[waiter] = self._begun
+        self._rest(waiter)
 
     def remove(self, waiter: Waiter) -> None:
-        for key in waiter.keys:
-            others = self._by_key.get(key)
-            if others is not None:
-                others.pop(waiter, None)
-                if not others:
-                    del self._by_key[key]
+        if self._numbers.pop(waiter, None) is not None:
+            self._wake(waiter)
 
     def changed(self, key: bytes) -> None:
         """Let those who wait for ``key`` try again, soon."""
-        if key in self._by_key:
-            self._changed_at, self._has_changed = self._now(), True
-            self.expect(key)
+        if key in self._idle:
+            self._changed[key] = None
+            self._come_soon()
 
-    def expect(self, key: bytes) -> None:
-        """The same for a key that did not change just now: somebody who waits for it has not looked yet."""
-        self._due[key] = None
+    def expect(self, waiter: Waiter) -> None:
+        """Let one who waits try, soon: it has not looked yet."""
+        self._wake(waiter)
+        self._due.append((self._numbers[waiter], waiter))
+        self._come_soon()
+
+    def expect_all(self, beginning: bytes) -> None:
+        """The same for all who wait for keys that begin so."""
+        for key in [key for key in self._idle if key.startswith(beginning)]:
+            self.changed(key)
+
+    def has_due(self) -> bool:
+        """Some are yet to be served: who asks for what is new comes behind them."""
+        return bool(self._due)
+
+    def _rest(self, waiter: Waiter) -> None:
+        for key in waiter.keys:
+            self._idle.setdefault(key, {})[waiter] = None
+
+    def _wake(self, waiter: Waiter) -> None:
+        for key in waiter.keys:
+            others = self._idle.get(key)
+            if others is not None:
+                others.pop(waiter, None)
+                if not others:
+                    del self._idle[key]
+
+    def _come_soon(self) -> None:
         if self._round is None:
             self._round = self._loop.call_soon(self._come)
 
-    def expect_all(self, beginning: bytes) -> None:
-        """The same for all keys that begin so."""
-        for key in [key for key in self._by_key if key.startswith(beginning)]:
-            self.expect(key)
-
-    def is_resting(self) -> bool:
-        """A round took long, and much is published: who asks for what is new should wait for the next one."""
-        now = self._now()
-        return now < self._not_before and self._streak >= _MUCH and now - self._changed_at < _QUIET_S
-
     def _come(self) -> None:
-        now = self._now()
-        if self.is_resting():
-            self._round = self._loop.call_later(min(_QUIET_S / 4, self._not_before - now), self._come)
-            return
-        self._streak = self._streak + 1 if self._has_changed else 0
-        self._has_changed = False
-        due, self._due = self._due, {}
-        size = 0
-        try:
-            for key in due:
-                for waiter in list(self._by_key.get(key, ())):
-                    if size >= _ENOUGH or self._now() - now > _LONGEST_S:
-                        self._due[key] = None
-                        break
-                    if waiter in self._by_key.get(key, ()):  # one who was served before may have had it taken off
-                        size += waiter.try_again()
-        finally:
-            self._round = self._loop.call_soon(self._served, now)  # behind the sending of what was answered
-
-    def _served(self, begun: float) -> None:
+        changed, self._changed = self._changed, {}
+        for key in changed:
+            for waiter in sorted(self._idle.get(key, ()), key=self._numbers.__getitem__):
+                self._wake(waiter)
+                self._due.append((self._numbers[waiter], waiter))
+        credit = self._credit_now()
+        others = self._commands() - self._begun
+        is_wanted, self._others = others != self._others, others
+        self._spare = 0.0 if is_wanted else min(max(2 * self._spare, 1.0), _MOST_SPARE)
         self._round = None
+        try:
+            spent = self._serve(max(credit, self._spare))
+            self._credit -= spent if is_wanted else min(spent, max(credit, 0.0))
+        finally:
+            if self._due:
+                self._come_soon()
+
+    def _credit_now(self) -> float:
         now = self._now()
-        if now - begun > _SHORT_S:
-            self._not_before = now + _OTHERS * (now - begun)
-        for key in self._due:
-            self.expect(key)
-            break
+        self._credit = min(self._credit + (now - self._credited_at) * _EACH_S, _MOST)
+        self._credited_at = now
+        return self._credit
+
+    def _serve(self, left: float) -> float:
+        """Returns what it took."""
+        spent = 0.0
+        while self._due and spent < left:
+            number, waiter = self._due.popleft()
+            if self._numbers.get(waiter) != number:  # it waits no more
+                continue
+            self._rest(waiter)
+            size = waiter.try_again()
+            spent += 1 + size / _PORTION if size else _IN_VAIN
+        return spent

@@ -87,6 +87,8 @@ class Answers:
             return
         if out:
             transport.write(b"".join(out) if len(out) > 1 else out[0])
+            if connection.is_clogged:
+                connection.door.output.note(connection)
         if connection.is_done() and not connection.out and not connection.held:
             connection.leave()
 

@@ -23,6 +23,7 @@ from lamina.errors import JobNotFound, LaminaError
 from lamina.log.teardown import Teardown
 from lamina.server.client import Client
 from lamina.server.listening import hang_up_on_all
+from lamina.server.output import Output
 from lamina.server.refusals import Refusals
 from lamina.server.security.gate import Changes, Gate
 from lamina.server.security.strangers import Stranger, Strangers
@@ -50,6 +51,7 @@ class WorkqDoor:
         self.turns = Turns(self.loop)
         self.connections: set[Connection] = set()
         self.refusals, self.accepted = Refusals(), 0
+        self.output = Output()
         self.max_connections = max_connections
         self.is_closed = False
         self.started_ns = engine.clock.now_ns()
