@@ -79,7 +79,8 @@ def _case(kind: str, readers: int, policy: str) -> Case:
         f"topics_delivery_{kind}_{readers}_{policy}",
         "ms",
         f"from sending XADD to when a reader has the entry, p99 of all deliveries of {MESSAGES} messages, one "
-        f"every {EVERY_S * 1000:.0f} ms, to {readers} that wait in {waits}; {policy}; base: Redis. The median of the ratios",
+        f"every {EVERY_S * 1000:.0f} ms, to {readers} that wait in {waits}; {policy}; base: Redis. The median of the "
+        "ratios",
         lambda context: delivery(context, kind, readers, policy),
         bar=round(1 / TIMES_REDIS, 2),
         less_is_better=True,

@@ -214,8 +214,13 @@ class HttpLab:
         token = tokens.make()
         with users.changing(str(self.folder)) as known:
             known[name] = User(name, tuple(map(Right.parse, rights)), tokens.digest(token), 1, expires_ns)
-        self.on_loop(self.gate.reload)
+        self.read_users()
         return token
+
+    def read_users(self) -> None:
+        """As at SIGHUP."""
+        found = self.gate.read()
+        self.on_loop(lambda: self.gate.change(found))
 
     def on_loop(self, call: Callable[[], T]) -> T:
         """What ``call`` returns, called where the doors live."""

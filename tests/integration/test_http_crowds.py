@@ -116,6 +116,16 @@ def test_a_row_of_a_mebibyte_makes_no_page_of_a_mebibyte(server: ConsoleServer) 
     assert server.rss() - memory < 96 << 20
 
 
+def test_a_body_that_takes_long_to_read_holds_nobody_up(server: ConsoleServer) -> None:
+    """The guard of the server's loops says so (loop_guard.py)."""
+    browser = Browser(server)
+    assert browser.post("/login", {"token": "\x80" * 300_000}).status == 401
+    path, _ = address_of(changing()[0], {})
+    for body in (b'{"x": [' + b"[]," * 600_000 + b"0]}", b'{"x": [' + b'"",' * 600_000 + b"0]}"):
+        got = server.ask("POST", path, body, {"content-type": "application/json"})
+        assert (got.status, got.json()["error"]["code"]) == (400, "bad_option")
+
+
 def test_a_body_that_is_too_large_is_refused(server: ConsoleServer) -> None:
     for operation in changing()[:3]:
         path, _ = address_of(operation, {})

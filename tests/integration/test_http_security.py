@@ -204,7 +204,7 @@ def test_other_rights_hold_at_once(tmp_path: Path) -> None:
         assert lab.login(token) == 303 and lab.page("/settings")[0] == 200
         with users.changing(str(lab.folder)) as known:
             known["ann"] = dataclasses.replace(known["ann"], rights=(Right.parse("jobs:read"),))
-        lab.on_loop(lab.gate.reload)
+        lab.read_users()
         assert lab.page("/settings")[0] == 403 and lab.get_json("/settings", token=token)[0] == 403
 
 

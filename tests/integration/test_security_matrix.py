@@ -287,9 +287,6 @@ def test_what_is_wrong_with_a_certificate_is_told(
     known = made | {"missing": tmp_path / "missing.pem", "torn": tmp_path / "torn.pem"}
     with pytest.raises(BadOption, match=told):
         tls.server_context(str(known[cert]), str(known[key]))
-    context = tls.server_context(str(made["cert"]), str(made["key"]))
-    with pytest.raises(BadOption, match=told):
-        tls.renew(context, str(known[cert]), str(known[key]))
 
 
 def test_a_certificate_that_is_over_is_used_and_told(made: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:

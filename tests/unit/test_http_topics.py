@@ -870,7 +870,7 @@ def _same_token(lab: HttpLab, name: str, token: str, right: str) -> Any:
 
     with users.changing(str(lab.folder)) as known:
         known[name] = User(name, (Right.parse(right),), tokens.digest(token), 1, None)
-    lab.on_loop(lab.gate.reload)
+    lab.read_users()
     return nullcontext()
 
 

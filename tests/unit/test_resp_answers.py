@@ -6,6 +6,7 @@ A disk in memory, a commit thread that is a hand, and somebody at the disk of on
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from typing import Any
 
@@ -243,3 +244,24 @@ async def test_a_door_that_closes_lets_held_answers_out_first(policy: str) -> No
     await lab.settle()
     assert closing.done() and kinds(caller.got()) == "ii." and caller.line.is_closed
     assert waiting.line.sent == b"" and waiting.line.is_closed
+
+
+# -- clients that are gone -------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_client_that_is_gone_when_its_last_answer_was_sent_keeps_no_other_from_its_own() -> None:
+    lab, problems = Lab(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
+    gone, other = lab.caller(), lab.caller()
+
+    def raise_error() -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    gone.line.write_eof = raise_error  # type: ignore[method-assign]  # as asyncio's own loop: it shuts the socket down
+    gone.send("QUIT")
+    other.send("PING")
+    await lab.settle()
+    assert other.got() == [PONG]
+    assert gone.line.is_closed and gone.connection not in lab.door.connections
+    assert problems == []

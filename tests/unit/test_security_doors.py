@@ -54,7 +54,7 @@ class Door:
         self.users.update({user.name: user for user in changed})
         self.users.pop(without, None)
         users.save("data", self.users, self.disk)
-        self.gate.reload()
+        self.gate.change(self.gate.read())
 
     def resp(self) -> Lab:
         return Lab(gate=self.gate, clock=self.clock)
@@ -272,7 +272,7 @@ async def test_the_first_user_closes_an_open_door() -> None:
     caller = lab.caller()
     assert await caller.ask_one("PING") == PONG
     users.save("data", {"ann": User("ann", (Right.parse("*:admin"),), tokens.digest("ann"))}, disk)
-    gate.reload()
+    gate.change(gate.read())
     assert await caller.ask("PING", "AUTH ann ann", "PING") == [NOAUTH, OK, PONG]
     await lab.door.close()
 
@@ -287,7 +287,7 @@ async def test_one_whose_handshake_fails_leaves_nothing_behind_and_one_that_is_s
     slow, slow_worker = lab.door(), jobs()  # a protocol is made before TLS begins
     assert not lab.door.house.sessions
     users.save("data", {"ann": User("ann", (Right.parse("*:admin"),), tokens.digest("ann"))}, disk)
-    gate.reload()
+    gate.change(gate.read())
     for connection, asked, told in ((slow, b"PING\r\n", b"-NOAUTH"), (slow_worker, b"inspect server\r\n", REQUIRED)):
         line = Line(("127.0.0.1", 1))
         line.protocol = connection

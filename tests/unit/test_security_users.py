@@ -219,7 +219,7 @@ def test_a_gate_without_users_and_password_is_open() -> None:
     gate = Gate()
     assert not gate.is_needed and gate.login(b"default", b"anything") is EVERYBODY
     assert gate.login(b"ann", b"") is None
-    assert not gate.reload()
+    assert not gate.change(gate.read())
 
 
 def test_who_knows_the_password_may_everything() -> None:
@@ -252,30 +252,30 @@ def test_a_reload_tells_what_changed_and_who_stays() -> None:
     gate = Gate("data", files=disk)
     told: list[Changes] = []
     gate.listen(told.append)
-    assert not gate.reload() and not told
+    assert not gate.change(gate.read()) and not told
 
     before = {name: made(name, "jobs:read") for name in ("ann", "bob", "carl", "dora")}
     users.save("data", before, disk)
-    changes = gate.reload()
+    changes = gate.change(gate.read())
     assert changes.is_needed_now and changes.added == ("ann", "bob", "carl", "dora") and told == [changes]
     assert gate.stays(EVERYBODY, changes) is None, "who came when it was open has to log in"
 
     bob, carl = made("bob", "jobs:write"), made("carl", "jobs:read", token=OTHER)
     users.save("data", {"ann": before["ann"], "bob": bob, "carl": carl}, disk)
-    changes = gate.reload()
+    changes = gate.change(gate.read())
     assert (changes.removed, changes.changed, changes.rotated) == (("dora",), ("bob",), ("carl",))
     assert str(changes) == "users: removed dora, changed bob, new token carl"
     stays = [gate.stays(before[name], changes) for name in ("ann", "bob", "carl", "dora")]
     assert stays == [before["ann"], bob, None, None]
     ann = gate.user("ann")
     users.save("data", {"ann": before["ann"], "emil": made("emil", "jobs:read")}, disk)
-    assert gate.stays(ann, gate.reload()) is ann, "who is the very same is not sent away"
+    assert gate.stays(ann, gate.change(gate.read())) is ann, "who is the very same is not sent away"
     users.save("data", {"ann": before["ann"], "bob": bob, "carl": carl}, disk)
-    gate.reload()
+    gate.change(gate.read())
 
     disk.remove("data/users.json")
     with pytest.raises(BadOption, match="gone"):
-        gate.reload()
+        gate.change(gate.read())
     assert gate.is_needed and gate.login(b"ann", b"t") is not None, "it does not become open by itself"
 
 
@@ -288,7 +288,7 @@ def test_a_bad_file_at_a_reload_changes_nothing() -> None:
     file.append([b"{"])
     file.close()
     with pytest.raises(BadOption):
-        gate.reload()
+        gate.change(gate.read())
     assert gate.login(b"ann", b"t") is not None
 
 
@@ -397,7 +397,7 @@ def test_the_command_makes_shows_renews_and_removes_users(tmp_path: Path) -> Non
     assert first["token"] not in (tmp_path / "data" / "users.json").read_text()
     second = run("rotate", "ann", "--expires", "never")
     assert second["token"] != first["token"] and second["allow"] == first["allow"] and second["expires"] is None
-    assert gate.reload().rotated == ("ann",) and gate.login(b"ann", first["token"].encode()) is None
+    assert gate.change(gate.read()).rotated == ("ann",) and gate.login(b"ann", first["token"].encode()) is None
     listed = run("list")
     assert listed["is_login_needed"] and "token" not in json.dumps(listed) and len(listed["users"]) == 1
     for words in (["remove", "ann", "--dry-run"], ["remove", "ann", "--yes", "--dry-run"]):

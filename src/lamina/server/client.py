@@ -190,7 +190,11 @@ class Client:
             self.transport.close()
             return
         self._is_leaving = True
-        self.transport.write_eof()
+        try:
+            self.transport.write_eof()
+        except OSError:  # it is gone: whoever is answered behind it must not have to do with that
+            self.hang_up()
+            return
         self._read_or_not()
         self._linger = self.door.loop.call_later(_LINGER_S, self.hang_up)
 

@@ -44,7 +44,7 @@ def _endpoint(serving: Serving, operation: AnyOperation):  # type: ignore[no-unt
         place = serving.place(visit)
         place.check_some(*operation.right)
         found = await operation.carry_out(place, asking.read(operation.asks, given))
-        return Response(msgspec.json.encode(found), media_type="application/json")
+        return Response(await place.in_thread(msgspec.json.encode, found), media_type="application/json")
 
     return answer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -83,7 +84,7 @@ class _Guard:
         try:
             visit = self._access.visit(scope) if self._access is not None else Visit(EVERYBODY)
         except Refused as refused:
-            app, visit = answer(scope, refused.status, refused.as_dict()), None
+            app, visit = await answer(scope, refused.status, refused.as_dict()), None
         else:
             if visit is None and not _is_open(scope["path"]):
                 app = _log_in_first(scope)
@@ -110,7 +111,8 @@ class _Guard:
                 raise
             # Here, and not behind all else: the answer has the same headers as any other, and it is told once.
             logger.exception("the HTTP door: %s %r failed", scope["method"], scope["path"][:200])
-            await _mistake(scope)(scope, receive, with_headers)
+            told = await _mistake(scope)
+            await told(scope, receive, with_headers)
 
 
 def _is_open(path: str) -> bool:
@@ -133,41 +135,45 @@ def wants_page(scope: Scope) -> bool:
     return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
-def answer(
+async def answer(
     scope: Scope, status: int, error: Mapping[str, object], headers: Mapping[str, str] | None = None
 ) -> Response:
     """An error, as a page or as JSON."""
     if wants_page(scope):
-        from lamina.server.http.console.page import error_page
-
-        return error_page(scope, status, error)
+        return await asyncio.to_thread(_page, scope, status, error)
     return JSONResponse({"error": dict(error)}, status, dict(headers or {}))
+
+
+def _page(scope: Scope, status: int, error: Mapping[str, object]) -> Response:
+    from lamina.server.http.console.page import error_page
+
+    return error_page(scope, status, error)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "wrong_method"}.get(error.status_code, "refused")
-    return answer(request.scope, error.status_code, _error(code, error.detail)["error"], error.headers)
+    return await answer(request.scope, error.status_code, _error(code, error.detail)["error"], error.headers)
 
 
 async def _turned_away(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return answer(request.scope, error.status, error.as_dict())
+    return await answer(request.scope, error.status, error.as_dict())
 
 
 async def _told(request: Request, error: Exception) -> Response:
     assert isinstance(error, LaminaError)
     status = status_of(error)
-    return answer(request.scope, status, error.as_dict(), {"retry-after": "1"} if status == 503 else None)
+    return await answer(request.scope, status, error.as_dict(), {"retry-after": "1"} if status == 503 else None)
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    return _mistake(request.scope)
+    return await _mistake(request.scope)
 
 
-def _mistake(scope: Scope) -> Response:
+async def _mistake(scope: Scope) -> Response:
     """Of ours: what it was is in the log of the server, not in the answer."""
-    return answer(scope, 500, _error("error", "the server made a mistake; its log says which")["error"])
+    return await answer(scope, 500, _error("error", "the server made a mistake; its log says which")["error"])
 
 
 def _error(code: str, message: str, hint: str = "") -> dict[str, dict[str, object]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
@@ -62,16 +64,18 @@ def query(request: Request) -> dict[str, object]:
 
 async def form(request: Request) -> dict[str, object]:
     """A form that a browser sent. Raises: Refused; BadOption."""
-    from urllib.parse import parse_qsl
-
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refused(415, "wrong_type", "this takes a form", "send application/x-www-form-urlencoded")
     try:
-        pairs = parse_qsl((await body(request)).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        pairs = await asyncio.to_thread(_pairs, await body(request))
     except ValueError:
         raise BadOption("the form cannot be read") from None
     return _joined(pairs, request)
+
+
+def _pairs(data: bytes) -> list[tuple[str, str]]:
+    return parse_qsl(data.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
 
 
 async def json_body(request: Request) -> dict[str, object]:
@@ -83,7 +87,7 @@ async def json_body(request: Request) -> dict[str, object]:
     if not data:
         return dict(request.path_params)
     try:
-        found = msgspec.json.decode(data)
+        found = await asyncio.to_thread(msgspec.json.decode, data)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise BadOption(f"the body is no JSON: {error}") from None
     if not isinstance(found, dict):

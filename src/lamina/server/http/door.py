@@ -131,6 +131,7 @@ class HttpDoor:
 
     def _config(self) -> Config:
         """Of uvicorn, loaded: what it imports takes long, so this comes before the loop."""
+        import anyio
         import uvicorn
 
         from lamina.server.http import app
@@ -151,6 +152,7 @@ class HttpDoor:
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
         config.load()
+        anyio.run(anyio.sleep, 0)  # else its greater part is loaded for the first stream, on the loop
         return config
 
     async def _serve(self, config: Config) -> None:

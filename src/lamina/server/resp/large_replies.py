@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _PIECE: Final = 256 * KIB
 _COUNTED: Final = MIB  # between two looks whether somebody still wants it
-# Keys of workers that no topic can have: each of the two is done for one client at a time, as many threads at once would
-# leave little of the processor to the loop.
+# Keys of workers that no topic can have: either is done for one client at a time, as many threads at once would leave
+# little of the processor to the loop.
 _COUNTING: Final = (b"\0counting",)
 _READING: Final = (b"\0reading",)
 

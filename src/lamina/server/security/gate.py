@@ -49,8 +49,16 @@ class Changes:
         return f"users: {told}" if told else "users: nothing changed"
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Users as they were just read, and what is new about them."""
+
+    users: dict[str, User] | None = None
+    changes: Changes = Changes()
+
+
 class Gate:
-    """Of one server. On the loop's thread only, but for ``login`` and ``bearer``, which any thread may call."""
+    """Of one server. ``change`` is for the loop's thread only, and any thread may look, and ``read``."""
 
     def __init__(
         self,
@@ -134,17 +142,17 @@ class Gate:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def listen(self, listener: Callable[[Changes], None]) -> None:
-        """Have a door told of changes, on the thread that calls ``reload``."""
+        """Have a door told of changes, on the thread that calls ``change``."""
         self._listeners.append(listener)
 
-    def reload(self) -> Changes:
-        """Read users.json again; doors then send those away who may not be there any more. Returns what changed.
+    def read(self) -> Found:
+        """Read users.json again, for ``change``: it may take a while. Nothing else may change them meanwhile.
 
         A file that is gone changes nothing: a server that asks everybody who they are does not stop that by itself.
         Raises: BadOption, WrongFormat, DiskError; then those who were known still are.
         """
         if self._folder is None:
-            return Changes()
+            return Found()
         found = users.load(self._folder, self._files)
         if found is None:
             if self._users is not None:
@@ -152,10 +160,10 @@ class Gate:
                     f"{join(self._folder, users.FILE)} is gone",
                     hint="put it back, or start the server anew to go on without users",
                 )
-            return Changes()
+            return Found()
         before, was_needed = self._users or {}, self.is_needed
         # Who did not change stays the very same: doors send those away who are another one now.
-        self._users = found = {name: before[name] if before.get(name) == user else user for name, user in found.items()}
+        found = {name: before[name] if before.get(name) == user else user for name, user in found.items()}
         both = before.keys() & found.keys()
         rotated = tuple(sorted(name for name in both if before[name].digest != found[name].digest))
         changes = Changes(
@@ -165,10 +173,15 @@ class Gate:
             rotated=rotated,
             is_needed_now=not was_needed,
         )
-        if changes:
+        return Found(found, changes)
+
+    def change(self, found: Found) -> Changes:
+        """Have it hold; doors send those away who may not be there any more. Returns what changed."""
+        self._users = found.users
+        if found.changes:
             for listener in self._listeners:
-                listener(changes)
-        return changes
+                listener(found.changes)
+        return found.changes
 
     def stays(self, user: User | None, changes: Changes) -> User | None:
         """Who one is, after ``changes``, who came in as ``user``; None: has to log in anew."""

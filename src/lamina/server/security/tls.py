@@ -20,13 +20,27 @@ HANDSHAKE_S: Final = 5.0
 _SOON_S: Final = 14 * 86400
 
 
-def server_context(cert: str, key: str, client_ca: str | None = None) -> ssl.SSLContext:
+class ServerContext(ssl.SSLContext):
+    """What connections begin with. One that doors use is not changed: their threads would have to be held up."""
+
+    renewed: ssl.SSLContext | None = None
+    """Whose certificate is shown to whoever comes from now on; None: its own."""
+
+
+def _latest(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext) -> None:
+    """At the beginning of each handshake."""
+    if isinstance(context, ServerContext) and context.renewed is not None:
+        connection.context = context.renewed
+
+
+def server_context(cert: str, key: str, client_ca: str | None = None) -> ServerContext:
     """``cert``: the certificate and those between it and the root, PEM. ``client_ca``: clients have to show one of it.
 
     A certificate that is over, or soon will be, is used all the same; the log says so.
     Raises: BadOption for a file that is missing, cannot be read, is no PEM, or does not fit the other.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = _latest
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load(context, cert, key)
     if client_ca is not None:
@@ -39,19 +53,10 @@ def server_context(cert: str, key: str, client_ca: str | None = None) -> ssl.SSL
     return context
 
 
-def renew(context: ssl.SSLContext, cert: str, key: str) -> None:
-    """Have connections that come from now on see the certificate as it is in the files now.
-
-    Raises: BadOption as server_context; then the one before is used as ever.
-    """
-    _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), cert, key)  # what is wrong must not be half of the one in use
-    _load(context, cert, key, is_told=True)
-
-
 _PEM: Final = "give a PEM file, which begins with -----BEGIN"
 
 
-def _load(context: ssl.SSLContext, cert: str, key: str, *, is_told: bool = False) -> None:
+def _load(context: ssl.SSLContext, cert: str, key: str) -> None:
     certificate = _readable(cert, "tls_cert")
     secret = _readable(key, "tls_key")
     if b"-----BEGIN CERTIFICATE-----" not in certificate:
@@ -71,8 +76,7 @@ def _load(context: ssl.SSLContext, cert: str, key: str, *, is_told: bool = False
         raise _bad(cert, f"the certificate or {key} cannot be used: {why}", "tls_cert", _PEM) from None
     except OSError as error:
         raise _bad(cert, error.strerror or str(error), "tls_cert", "let the server read it") from None
-    if not is_told:
-        _warn_of_end(cert)
+    _warn_of_end(cert)
 
 
 def _readable(path: str, option: str) -> bytes:

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from lamina.errors import InputError, NotThere
 from lamina.server.http import asking
 from lamina.server.http.access import Visit
 from lamina.server.http.asking import status_of
-from lamina.server.http.console.page import render, with_session
+from lamina.server.http.console.page import html, with_session
 from lamina.server.http.operations import AnyOperation
 from lamina.server.http.serving import Serving
 
@@ -47,7 +47,7 @@ def route(serving: Serving, operations: Mapping[str, AnyOperation]) -> Route:
         except InputError as error:  # what was typed is not lost
             status = status_of(error)
             shown = {"status": status, "error": _for_people(error), "tried": fields, "operation": operation}
-            page = HTMLResponse(render("error.html", {**shown, "back": back, "visit": visit}), status)
+            page = await place.in_thread(html, "error.html", {**shown, "back": back, "visit": visit}, status)
             return with_session(page, visit, request)
         if is_sure:
             response: Response = RedirectResponse(back, 303)
@@ -56,7 +56,7 @@ def route(serving: Serving, operations: Mapping[str, AnyOperation]) -> Route:
             response.set_cookie("lamina_told", told, 60, httponly=True, samesite="strict", secure=is_https)
             return response
         shown = {"plan": found, "operation": operation, "fields": fields, "back": back, "visit": visit, "at": back}
-        return with_session(HTMLResponse(render("confirm.html", shown)), visit, request)
+        return with_session(await place.in_thread(html, "confirm.html", shown), visit, request)
 
     return Route("/act/{operation}", act, methods=["POST"])
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from lamina.server.http import asking
 from lamina.server.http.access import COOKIE, Visit
 from lamina.server.http.console.acting import local
-from lamina.server.http.console.page import render, with_session
+from lamina.server.http.console.page import html, with_session
 from lamina.server.http.serving import Serving
 
 
@@ -21,7 +23,7 @@ def routes(serving: Serving) -> list[Route]:
         back = local(request.query_params.get("back", "/"))
         if request.scope["visit"] is not None:
             return RedirectResponse(back, 303)
-        return HTMLResponse(render("login.html", {"visit": None, "back": back, "is_wrong": False}))
+        return await asyncio.to_thread(html, "login.html", {"visit": None, "back": back, "is_wrong": False})
 
     async def enter(request: Request) -> Response:
         access.check_origin(request.scope)
@@ -29,7 +31,8 @@ def routes(serving: Serving) -> list[Route]:
         back, token = local(str(fields.get("back", "/"))), str(fields.get("token", ""))
         user = access.gate.bearer(token.strip().encode()) if access.gate.is_needed else None
         if user is None:
-            return HTMLResponse(render("login.html", {"visit": None, "back": back, "is_wrong": True}), 401)
+            shown = {"visit": None, "back": back, "is_wrong": True}
+            return await asyncio.to_thread(html, "login.html", shown, 401)
         visit = Visit(user, access.begin(user))
         return with_session(RedirectResponse(back, 303), visit, request)
 

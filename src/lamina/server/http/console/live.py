@@ -25,7 +25,7 @@ from lamina.errors import LaminaError
 from lamina.server.http import asking
 from lamina.server.http.access import Visit
 from lamina.server.http.asking import Refused
-from lamina.server.http.console.page import Page, environment, render, values_of
+from lamina.server.http.console.page import Page, render, state_of, values_of
 from lamina.server.http.serving import Serving
 from lamina.server.security.users import EVERYBODY, User
 
@@ -45,7 +45,7 @@ class Live:
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
         self._looking: Counter[str] = Counter()  # by the name of the user
-        self._rendered: dict[tuple[object, ...], tuple[float, asyncio.Task[str]]] = {}
+        self._rendered: dict[tuple[object, ...], tuple[float, asyncio.Task[tuple[str, str]]]] = {}
 
     def routes(self, pages: Iterable[Page]) -> list[Route]:
         """``/live`` in front of the path of each."""
@@ -90,14 +90,14 @@ class Live:
                 yield event("gone", "log in again")
                 return
             try:
-                shown = await self._shared(page, visit, given)
+                shown, found = await self._shared(page, visit, given)
             except LaminaError as error:
                 yield event("problem", str(error))
                 continue
             if shown != last:
                 last, said_at = shown, time.monotonic()
                 yield event("live", shown)
-            if (found := self._state(visit.user)) != state:
+            if found != state:
                 state = found
                 yield event("state", state)
             elif time.monotonic() - said_at > _SILENT_S:
@@ -113,13 +113,8 @@ class Live:
             await asyncio.sleep(_STEP_S)
         return True
 
-    def _state(self, user: User) -> str:
-        """How the server is, which every page says beside what it is about."""
-        made = environment().get_template("state.html").module
-        life = self._serving.inside.life
-        return f"{made.phase(life)}{made.problems(life, user)}"  # type: ignore[attr-defined]
-
-    async def _shared(self, page: Page, visit: Visit, given: Mapping[str, object]) -> str:
+    async def _shared(self, page: Page, visit: Visit, given: Mapping[str, object]) -> tuple[str, str]:
+        """What changes on a page, and how the server is."""
         key = (page.path, visit.user, tuple(sorted(given.items(), key=str)))
         now = time.monotonic()
         at, task = self._rendered.get(key, (-EVERY_S, None))
@@ -131,8 +126,11 @@ class Live:
             self._rendered[key] = now, task
         return await asyncio.shield(task)
 
-    async def _render(self, page: Page, visit: Visit, given: Mapping[str, object]) -> str:
-        return render(page.template, await values_of(self._serving, page, visit, given), "live")
+    async def _render(self, page: Page, visit: Visit, given: Mapping[str, object]) -> tuple[str, str]:
+        values, life = await values_of(self._serving, page, visit, given), self._serving.inside.life
+        return await self._serving.place(visit).in_thread(
+            lambda: (render(page.template, values, "live"), state_of(life, visit.user))
+        )
 
 
 class _Following(StreamingResponse):

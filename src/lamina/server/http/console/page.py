@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,9 +22,12 @@ from lamina.server.http import asking
 from lamina.server.http.access import COOKIE, Visit
 from lamina.server.http.operations import ANY, Asks, Place, may_some
 from lamina.server.http.serving import Serving
+from lamina.server.life import Life
+from lamina.server.security.users import User
 from lamina.units import show_bytes, show_duration
 
 _HERE: Final = Path(__file__).parent
+_rendering: Final = threading.Lock()
 
 Shows = Callable[[Place, Any], Awaitable[Mapping[str, object]]]
 """Given the place and what is asked, the values for the template."""
@@ -87,7 +91,8 @@ def _endpoint(serving: Serving, page: Page) -> Callable[[Request], Awaitable[Res
         shown = await values_of(serving, page, visit, asking.query(request))
         shown["at"] = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         shown["told"] = _told(request)
-        return with_session(HTMLResponse(render(page.template, shown)), visit, request)
+        made = await serving.place(visit).in_thread(html, page.template, shown)
+        return with_session(made, visit, request)
 
     return answer
 
@@ -117,20 +122,36 @@ def with_session(response: Response, visit: Visit | None, request: Request) -> R
 
 
 def render(template: str, values: Mapping[str, object], block: str = "") -> str:
-    """A template, or one block of it."""
-    made = environment().get_template(template)
-    values = {"menu": Menu.of(values.get("visit")), **values}  # type: ignore[arg-type]
-    if block:
-        context = made.new_context(values)
-        whole = made.root_render_func(context)
-        next(whole, None)  # what a template imports at its head is there for its blocks only once it was begun
-        return "".join(made.blocks[block](context))
-    return made.render(values)
+    """A template, or one block of it. It takes long: not on a loop.
+
+    Threads: any, one at a time. More at once would not be done sooner, and take the processor from the loops.
+    """
+    with _rendering:
+        made = environment().get_template(template)
+        values = {"menu": Menu.of(values.get("visit")), **values}  # type: ignore[arg-type]
+        if block:
+            context = made.new_context(values)
+            whole = made.root_render_func(context)
+            next(whole, None)  # what a template imports at its head is there for its blocks only once it was begun
+            return "".join(made.blocks[block](context))
+        return made.render(values)
+
+
+def html(template: str, values: Mapping[str, object], status: int = 200) -> Response:
+    """A page to answer with. As ``render``: not on a loop."""
+    return HTMLResponse(render(template, values), status)
 
 
 def error_page(scope: Scope, status: int, error: Mapping[str, object]) -> Response:
-    """A page that says what went wrong."""
-    return HTMLResponse(render("error.html", {"status": status, "error": error, "visit": scope.get("visit")}), status)
+    """A page that says what went wrong. As ``render``: not on a loop."""
+    return html("error.html", {"status": status, "error": error, "visit": scope.get("visit")}, status)
+
+
+def state_of(life: Life, user: User) -> str:
+    """How the server is, which every page says beside what it is about. As ``render``: not on a loop."""
+    with _rendering:
+        made = environment().get_template("state.html").module
+        return f"{made.phase(life)}{made.problems(life, user)}"  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,9 @@ import msgspec
 
 from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.job import Job
+from lamina.engines.jobs.views import show_id
 from lamina.errors import DuplicateJob
+from lamina.server.http.ops.jobs_shown import row_of, text_line
 from lamina.server.http.ops.jobs_walking import find_queue, is_there, walk
 
 MOST: Final = 100_000
@@ -84,8 +86,8 @@ def change(
     return bulk
 
 
-def count(engine: JobEngine, name: str, at: int, is_meant: Callable[[Job], bool], most: int) -> tuple[Bulk, list[Job]]:
-    """How many are meant (``left``), and some of the first ``most``. Raises: JobNotFound."""
+def count(engine: JobEngine, name: str, at: int, is_meant: Callable[[Job], bool], most: int) -> tuple[Bulk, list[str]]:
+    """How many are meant (``left``), and some of the first ``most``, a line each. Raises: JobNotFound."""
     engine.tick()
     with engine.lock:
         find_queue(engine, name)
@@ -99,4 +101,5 @@ def count(engine: JobEngine, name: str, at: int, is_meant: Callable[[Job], bool]
         if time.monotonic() > end:
             bulk.is_cut = True
             break
-    return bulk, examples
+    with engine.lock:
+        return bulk, [f"{show_id(job.id)}  {text_line(row_of(job).payload, 60)}" for job in examples]

@@ -9,12 +9,11 @@ import msgspec
 
 from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.job import PLACES, Job
-from lamina.engines.jobs.views import show_id
 from lamina.server.http.operations import Changes, Done, Name, Operation, Place, Plan
 from lamina.server.http.ops import jobs_bulk
 from lamina.server.http.ops.jobs_bulk import Many
 from lamina.server.http.ops.jobs_changing import OF_QUEUE
-from lamina.server.http.ops.jobs_shown import queue_name, row_of, text_line
+from lamina.server.http.ops.jobs_shown import queue_name
 from lamina.units import show_duration
 
 _LONGEST_S: Final = 100 * 366 * 86_400
@@ -51,12 +50,10 @@ async def _plan_purge(place: Place, asked: PurgeAsks) -> Plan:
     place.check("jobs", "admin", name)
     engine = place.is_there(place.inside.jobs)
     at = PLACES.index(asked.state)
-    bulk, examples = await place.in_thread(jobs_bulk.count, engine, name, at, _is_meant(engine, asked), asked.limit)
-    with engine.lock:
-        lines = [f"{show_id(job.id)}  {text_line(row_of(job).payload, 60)}" for job in examples]
+    bulk, lines = await place.in_thread(jobs_bulk.count, engine, name, at, _is_meant(engine, asked), asked.limit)
     total = f"{'at least ' if bulk.is_cut else ''}{bulk.left}"
     most = asked.limit if bulk.is_cut else min(bulk.left, asked.limit)
-    if most > len(examples):
+    if most > len(lines):
         lines.append("…")
     return Plan(
         will=f"delete {most} of {total} {asked.state} jobs of {asked.queue} that ended "

@@ -28,7 +28,7 @@ from lamina.server.http.ops.jobs_changing import (
 )
 from lamina.server.http.ops.jobs_dead import group_of
 from lamina.server.http.ops.jobs_looking import Id
-from lamina.server.http.ops.jobs_shown import queue_name, row_of, shown_name, text_line
+from lamina.server.http.ops.jobs_shown import queue_name, shown_name, text_line
 from lamina.units import show_bytes
 
 # -- many --------------------------------------------------------------------------------------------------------------
@@ -69,16 +69,15 @@ async def _plan_redrive_many(place: Place, asked: RedriveQueueAsks) -> Plan:
     name = queue_name(asked.queue)
     place.check("jobs", "admin", name)
     engine = place.is_there(place.inside.jobs)
-    bulk, examples = await place.in_thread(jobs_bulk.count, engine, name, AT_FAILED, _is_meant(asked), asked.limit)
-    with engine.lock:
-        lines = [f"{show_id(job.id)}  {text_line(row_of(job).payload, 60)}" for job in examples]
-        queue = engine.state.queues.get(name)
-        if queue is not None and queue.is_paused:
-            lines.append("the queue is paused: they wait until it is resumed")
+    bulk, lines = await place.in_thread(jobs_bulk.count, engine, name, AT_FAILED, _is_meant(asked), asked.limit)
+    examples = len(lines)
+    queue = engine.state.queues.get(name)
+    if queue is not None and queue.is_paused:
+        lines.append("the queue is paused: they wait until it is resumed")
     total = f"{'at least ' if bulk.is_cut else ''}{bulk.left}"
     most = min(bulk.left, asked.limit) if not bulk.is_cut else asked.limit
     which = f' with "{asked.error}"' if isinstance(asked, RedriveGroupAsks) else ""
-    if most > len(examples):
+    if most > examples:
         lines.append("…")
     return Plan(will=f"put {most} of {total} failed jobs of {asked.queue}{which} back", details=lines, count=most)
 

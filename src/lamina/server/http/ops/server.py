@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from lamina.config.loading import Config
 from lamina.config.showing import as_dict
 from lamina.config.table import SETTINGS as TABLE
 from lamina.errors import NotThere
@@ -14,6 +15,7 @@ from lamina.server.http.ops.server_audit import AUDIT as AUDIT
 from lamina.server.http.ops.server_audit import AuditAsks as AuditAsks
 from lamina.server.http.ops.server_audit import together as together
 from lamina.server.http.ops.server_recovery import RECOVERY as RECOVERY
+from lamina.server.security.gate import Gate
 from lamina.server.security.users import User
 
 _DEFAULT: Final = "default"
@@ -57,7 +59,11 @@ async def _settings(place: Place, asked: SettingsAsks) -> Settings:
     place.check("admin", "read")
     if place.inside.config is None:
         raise NotThere("this server was not started with settings", hint="start it with lamina serve")
-    found: dict[str, Any] = as_dict(place.inside.config())
+    return await place.in_thread(_chosen, place.inside.config(), asked)
+
+
+def _chosen(config: Config, asked: SettingsAsks) -> Settings:
+    found: dict[str, Any] = as_dict(config)
     rows = []
     for row in found["settings"]:
         known = TABLE[row["key"]]
@@ -97,7 +103,10 @@ class Users(Gives, frozen=True, kw_only=True):
 
 async def _users(place: Place, asked: Asks) -> Users:
     place.check("admin", "read")
-    gate = place.inside.gate
+    return await place.in_thread(_known, place.inside.gate)
+
+
+def _known(gate: Gate) -> Users:
     now = gate.now_ns()
     found = [user for name in gate.names if (user := gate.user(name)) is not None and user.name != "default"]
     return Users(

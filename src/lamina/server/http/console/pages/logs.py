@@ -13,6 +13,7 @@ from lamina.server.http.console.page import Page
 from lamina.server.http.operations import Place
 from lamina.server.http.ops import logs
 from lamina.server.http.ops import logs_names as names
+from lamina.server.http.ops.logs_model import LogFacts, LogPage
 
 _ROWS: Final = 200
 """Files in the table; all of them are in the picture."""
@@ -22,6 +23,10 @@ _KEY: Final = "map"
 
 async def _list(place: Place, asked: logs.ListAsks) -> Mapping[str, object]:
     found = await logs.LIST.do(place, asked)
+    return await place.in_thread(_drawn_list, found)
+
+
+def _drawn_list(found: LogPage) -> Mapping[str, object]:
     return {
         "found": found,
         "patterns": maps.patterns(_KEY),
@@ -34,6 +39,10 @@ async def _list(place: Place, asked: logs.ListAsks) -> Mapping[str, object]:
 async def _one(place: Place, asked: logs.OneAsks) -> Mapping[str, object]:
     whole = msgspec.structs.replace(asked, limit=_DRAWN, after="")
     found = await logs.ONE.do(place, whole)
+    return await place.in_thread(_drawn_one, place, asked, found)
+
+
+def _drawn_one(place: Place, asked: logs.OneAsks, found: LogFacts) -> Mapping[str, object]:
     top = "largest" if found.kind == names.JOURNALS else "newest"
     label = f"{found.name}: {found.segment_count} files, the {top} on top"
     start = next((at + 1 for at, one in enumerate(found.segments) if one.file == asked.after), 0) if asked.after else 0

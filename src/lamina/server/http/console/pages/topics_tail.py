@@ -69,19 +69,25 @@ async def _events(serving: Serving, request: Request, name: bytes, follower: Fol
             yield event("problem", "the server is stopping")
             return
         try:
-            batch = await asyncio.to_thread(follower.look)
+            rows = await asyncio.to_thread(_rows, follower)
         except LaminaError as error:
             yield event("problem", str(error))
             await asyncio.sleep(_TROUBLE_S)
             continue
         now = time.monotonic()
-        if batch is not None:
+        if rows is not None:
             said_at = now
-            yield f"id: {batch.cursor}\n{event('rows', msgspec.json.encode(batch).decode())}"
+            yield rows
         elif now - said_at > _SILENT_S:
             said_at = now
             yield ": still here\n\n"
         await asyncio.sleep(_EVERY_S)
+
+
+def _rows(follower: Follower) -> str | None:
+    """The event that tells what is new; None: nothing is."""
+    batch = follower.look()
+    return None if batch is None else f"id: {batch.cursor}\n{event('rows', msgspec.json.encode(batch).decode())}"
 
 
 def _why_gone(serving: Serving, request: Request, name: bytes) -> str | None:
