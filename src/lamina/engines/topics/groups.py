@@ -24,7 +24,7 @@ from lamina.engines.topics.group_state import Group
 from lamina.engines.topics.ids import EntryId
 from lamina.errors import Corruption, GroupExists, NoGroup
 
-_CHUNK: Final = 2000  # entries that are changed before others may go on; they have to fit into one record
+_CHUNK: Final = 500  # entries that are changed before others may go on; they have to fit into one record
 _PAGE: Final = 10_000  # pending entries that are looked at before others may go on
 MOST_CLAIMED: Final = 10_000
 """Entries that ``autoclaim`` takes over at once, however many it is asked for: it tells where to go on."""
