@@ -106,6 +106,23 @@ async def test_it_is_as_it_was_when_it_was_asked_for() -> None:
         assert ids(answer) == expected
 
 
+@in_loop
+async def test_commands_that_come_meanwhile_wait_however_many_they_are() -> None:
+    lab, _ = await filled()
+    reader = lab.caller()
+    reader.line.takes = False
+    await reader.ask("XRANGE a - +")
+    for _ in range(3):
+        reader.send(*["PING"] * 10_000)
+        await lab.settle()
+    assert PONG not in reader.line.sent.split(b"\r\n") and reader.connection.stream is not None
+    reader.line.take()
+    for _ in range(10):
+        await lab.settle()
+    answer, *others = reader.got()
+    assert ids(answer) == EVERY and others == [PONG] * 30_000
+
+
 @pytest.mark.parametrize("command", ["DEL a", "FLUSHALL"])
 @in_loop
 async def test_an_answer_whose_topic_goes_is_cut_off(command: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -36,7 +36,7 @@ class LargeReply:
 
     def __init__(self, connection: Connection, large: Large) -> None:
         self._connection, self._topic, self._walk = connection, large.topic, large.walk
-        self._is_given_up = self._is_reading = False
+        self._is_given_up = self._is_reading = self._is_begun = False
         self._count = 0
         self._head: bytes | None = None
         """Once it is said: what it begins with."""
@@ -76,7 +76,7 @@ class LargeReply:
 
     def was_sent(self, out: list[bytes]) -> None:
         """All that was said went out, ``out`` as the last."""
-        if self._head is None or self._is_reading:
+        if self._head is None or self._is_begun:
             return
         if out and out[-1] is self._head:
             self._go_on()
@@ -85,11 +85,11 @@ class LargeReply:
 
     def go_on(self) -> None:
         """The client took what it was sent."""
-        if self._head is not None and self._walk.given and not self._is_reading:
+        if self._is_begun and not self._is_reading:
             self._go_on()
 
     def _go_on(self) -> None:
-        self._is_reading = True
+        self._is_begun = self._is_reading = True
         self._connection.door.workers.run(_READING, self._read, self._have)
 
     def _read(self) -> bytes:
@@ -104,7 +104,7 @@ class LargeReply:
         self._is_reading = False
         connection = self._connection
         transport = connection.transport
-        if transport is None or self._is_given_up:
+        if transport is None or transport.is_closing():
             return
         walk = self._walk
         is_wrong = walk.given != self._count if walk.is_over else walk.given > self._count
