@@ -6,6 +6,7 @@ import asyncio
 import errno
 import functools
 import io
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -51,6 +52,11 @@ async def _watched(*call: Any, **more: Any) -> Any:
 
 
 asyncio.to_thread = _watched
+
+
+def _looks_again() -> bool:
+    """A thread does, for those who wait for messages of queues of which something was refused (queue_house.py)."""
+    return any(thread.name == "lamina-queues-look" for thread in threading.enumerate())
 
 
 def in_loop(test: Callable[..., Coroutine[object, object, None]]) -> Callable[..., None]:
@@ -280,7 +286,7 @@ class Lab:
         """Threads had something to do. One that waits for a disk somebody else is at is not waited for."""
         end = time.monotonic() + (0.05 if self.hand.busy or self.holds_threads else PATIENCE_S)
         had_work = False
-        while (_in_threads or not self.door.workers.is_idle) and time.monotonic() < end:
+        while (_in_threads or _looks_again() or not self.door.workers.is_idle) and time.monotonic() < end:
             had_work = True
             await asyncio.sleep(0.0005)
             self.hand.run()

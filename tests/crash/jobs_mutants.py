@@ -38,9 +38,9 @@ MUTANTS = [
     ),
     Mutant(
         "closed with records pending",
-        ENGINE,
-        "            self.push()\n        self.log.close()\n",
-        "            pass\n        self.log.close()\n",
+        "engines/logged.py",
+        "            teardown.step(self.all_written)\n",
+        "",
         SEEDS,
     ),
     Mutant(

@@ -265,8 +265,8 @@ MUTANTS = [
     Mutant(
         "closing hides what was refused",
         "writer.py",
-        "        if error is not None and not had_failed:",
-        "        if False:",
+        "            teardown.add(refusal.with_traceback(None))",
+        "            pass",
         UNIT,
     ),
     Mutant("two writers at once", "lock.py", "    if isinstance(lock, str):", "    if False:", UNIT),

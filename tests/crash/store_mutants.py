@@ -76,8 +76,8 @@ MUTANTS = [
     Mutant(
         "the last epoch is not kept at the end",
         STORE,
-        "                    self._keep_last_epoch()\n",
-        "",
+        "        self.settle()\n        self._keep_last_epoch()\n",
+        "        self.settle()\n",
         _in_scene("closing"),
     ),
     Mutant(

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from integration.http_mistakes import (
     spoil,
 )
 from lamina import runs
+from lamina.engines import elsewhere
 from lamina.engines.store.catalog import NAME as CATALOG
 from lamina.errors import StorageError
 from lamina.server.http.ops import all_operations, logs_actions
@@ -179,20 +181,23 @@ def _no_record(met: Met, name: str) -> Answered:
         record.write_text(content)
 
 
-def _refused_meanwhile(met: Met, name: str) -> Answered:
-    """What others changed did not get into the log."""
-    assert met.lab.inside.queues is not None
-    engine = met.lab.inside.queues.engine
-    with met.lab.remote() as lm:
-        lm.queues.create()
-    with met.disk("queues", BROKEN):
-        engine.suspend(next(iter(engine.state.queues.values())))
+def _killed(met: Met, name: str) -> Answered:
+    """The process that does the work is killed."""
+    start = elsewhere._start
+
+    def start_and_kill(module: str, what: str) -> Popen[bytes]:
+        process = start(module, what)
+        process.kill()
+        return process
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elsewhere, "_start", start_and_kill)
         return met.do(name)
 
 
 _way("disk_error", "pipeline.runs", _no_folder)
 _way("storage", "pipeline.run", _no_record)
-_way("storage", "queues.dump", _refused_meanwhile, "own")
+_way("storage", "queues.dump", _killed, "own")
 
 
 # -- a log that failed before: nobody knows what is on the disk -------------------------------------------------------
@@ -399,6 +404,16 @@ def _check(operation: str, code: str, answered: Answered) -> None:
     assert code_of(answered) == code, answered
     assert answered[0] == DOCUMENTED[code][operation]
     assert answered[1]["error"]["message"]
+
+
+def test_a_dump_tells_why_what_others_changed_is_not_in_the_log(own: Met) -> None:
+    assert own.lab.inside.queues is not None
+    engine = own.lab.inside.queues.engine
+    with own.lab.remote() as lm:
+        lm.queues.create()
+    with own.disk("queues", BROKEN):
+        engine.suspend(next(iter(engine.state.queues.values())))
+        _check("queues.dump", "disk_error", own.do("queues.dump"))
 
 
 # -- and no other ------------------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import lamina
 from lamina.errors import Gap
 from lamina.log import LogOptions
+from lamina.log.naming import FileName
+from lamina.pipeline.streaming.track import Track
 from unit.test_pipeline_stream import Query, looks_always
 
 __all__ = ["looks_always"]
@@ -118,6 +120,28 @@ def test_a_store_that_was_compacted_under_the_stream_is_a_loss_unless_it_waits(t
         store.put(1, b"g", b"")
         with pytest.raises(Gap):
             slow.batch()
+
+
+def test_a_batch_is_read_again_though_its_file_is_renamed_under_the_first_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between listing the folder and opening what was listed; and what is written next is in no file yet."""
+    with lamina.open(tmp_path, store=lamina.StoreOptions(epoch_ms=3_600_000)) as data:
+        data.store.put(1, b"a", b"")
+        query = Entries(tmp_path)
+        start, end = query.offset, query.plan()
+        assert start is not None
+        rows = query.read(start, end)
+        query.restart()
+        open_newest = Track._open
+
+        def rotate_and_open(track: Track, name: FileName) -> object:
+            if name.stream.startswith("pwal") and not name.is_closed:
+                data.store.rotate()
+            return open_newest(track, name)
+
+        monkeypatch.setattr(Track, "_open", rotate_and_open)
+        assert [row[-1] for row in query.read(start, end)] == [row[-1] for row in rows] == [b"a"]
 
 
 # -- beside a writer -------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from lamina.engines.queues.opening import open_engine
 from lamina.engines.queues.options import QueueOptions
 from lamina.engines.queues.upkeep import Upkeep as QueueUpkeep
 from lamina.engines.topics import group_codec
+from lamina.engines.topics.codec import MOST_COUNTED
 from lamina.engines.topics.ids import make
 from lamina.engines.topics.topic import Topic
 from lamina.errors import BadOption, Corruption, StorageError, TooOld
@@ -350,12 +351,19 @@ def test_numbers_of_64_bits_and_odd_times_do_not_break_a_row() -> None:
     last = make(most, most)
     claimed = group_codec.Claimed(last, most, most)
     record = group_codec.encode_claimed(b"g", b"c", most, last, [claimed], is_ahead=True)
-    disk = MemoryFiles({"data/topics/t/groups/20231114T221320.000000000Z.dat": file_of(GROUP, GOOD_GROUP, record)})
+    was_set = group_codec.encode_group(group_codec.ID_SET, b"g", last, most - 1, is_ahead=True)
+    content = file_of(GROUP, GOOD_GROUP, record, was_set)
+    disk = MemoryFiles({"data/topics/t/groups/20231114T221320.000000000Z.dat": content})
     disk.write("data/topics/t/20231114T221320.000000000Z.dat", places_topic())
-    row = rows(disk, "data", "groups")[1]
-    assert (row["seen"], row["since_ms"], row["deliveries"]) == (None, [-1], [-1])
+    _, row, set_row = rows(disk, "data", "groups")
+    # What is counted stops there, for the server as well; an id is no number to count with, and keeps its bits.
+    assert (row["seen"], row["since_ms"], row["deliveries"]) == (None, [MOST_COUNTED], [MOST_COUNTED])
+    assert set_row["read"] == MOST_COUNTED
     (pending,) = rows(disk, "data", "group_pending")
     assert (pending["id"], pending["id_ms"], pending["since"]) == (f"{most}-{most}", -1, None)
+    assert pending["deliveries"] == MOST_COUNTED
+    (state,) = rows(disk, "data", "group_state")
+    assert state["read"] == MOST_COUNTED
 
 
 # -- queues ----------------------------------------------------------------------------------------------------------

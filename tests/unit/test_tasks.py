@@ -376,10 +376,13 @@ class TestStopping:
             may_end.wait(LONG)
 
         handle = stuck.put()
+        others = set(threading.enumerate())  # those of servers of other tests have such names, too
         worker = Worker(jobs, task, grace_s=LONG)
         running = threading.Thread(target=worker.run)
         running.start()
         assert begun.wait(LONG)
+        crew = [each for each in set(threading.enumerate()) - others if each.name.startswith("lamina-worker")]
+        assert crew
         worker.stop()
         worker.stop()  # the second time: at once
         running.join(LONG)
@@ -388,7 +391,9 @@ class TestStopping:
         assert (view.state, view.attempts, view.fails) == ("ready", 0, 0)
         assert worker.tally.released == 1
         may_end.set()
-        until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("lamina-worker")])
+        for thread in crew:
+            thread.join(LONG)
+            assert not thread.is_alive()
         assert jobs.show(handle.id).state == "ready", "what ended too late was not told"
 
     def test_a_lease_is_extended_while_a_call_runs(self, jobs: Jobs, task: TaskBook) -> None:

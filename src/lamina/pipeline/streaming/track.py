@@ -228,7 +228,9 @@ class Track:
     def _pin(self, names: list[FileName], after: int, until: int) -> Iterator[PinnedFile]:
         known = self._growing
         for place in range(self._reader.file_for(names, after + 1), len(names)):
-            name, is_newest = names[place], place == len(names) - 1
+            # Between a rotation and the next record the newest file is one that is closed: all of it counts, though the
+            # last look may have missed it, which looked for it under the name it had.
+            name, is_newest = names[place], place == len(names) - 1 and not names[place].is_closed
             first = self._reader.first_time(name)
             if first is not None and first > until:
                 return

@@ -97,7 +97,7 @@ def _read(payload: bytes) -> dict[str, Any]:
 
 def _take_of_group(row: dict[str, Any], kind: int, items: Items) -> None:
     if kind in (codec.CREATED, codec.ID_SET, codec.GROUP):
-        row[LAST_ID.name], row[READ.name] = show_id(items.id()), _read_count(items)
+        row[LAST_ID.name], row[READ.name] = show_id(items.id()), codec.take_read(items)
         row[IS_AHEAD.name] = codec.take_flag(items)
     elif kind == codec.ACKED:
         row[IDS.name] = [show_id(id) for id in codec.take_ids(items)]
@@ -107,7 +107,7 @@ def _take_of_group(row: dict[str, Any], kind: int, items: Items) -> None:
             return
         row[SEEN.name] = seen(items.number())
         if kind == codec.DELIVERED:
-            row[LAST_ID.name], row[READ.name] = show_id(items.id()), _read_count(items)
+            row[LAST_ID.name], row[READ.name] = show_id(items.id()), codec.take_read(items)
             row[IDS.name] = [show_id(id) for id in codec.take_ids(items)]
         elif kind == codec.CLAIMED:
             row[LAST_ID.name], row[IS_AHEAD.name] = show_id(items.id()), codec.take_flag(items)
@@ -117,13 +117,8 @@ def _take_of_group(row: dict[str, Any], kind: int, items: Items) -> None:
 def _take_claimed(row: dict[str, Any], items: Items) -> None:
     found = codec.take_claimed(items)
     row[IDS.name] = [show_id(one.id) for one in found]
-    row[SINCE_MS.name] = [signed(one.time) for one in found]
-    row[DELIVERIES.name] = [signed(one.deliveries) for one in found]
-
-
-def _read_count(items: Items) -> int | None:
-    read = codec.take_read(items)
-    return None if read is None else signed(read)
+    row[SINCE_MS.name] = [one.time for one in found]
+    row[DELIVERIES.name] = [one.deliveries for one in found]
 
 
 def signed(number: int) -> int:

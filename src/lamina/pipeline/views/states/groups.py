@@ -72,7 +72,7 @@ class GroupStateView(_GroupsView):
                 log.place.name,
                 show_name(name),
                 show_id(group.last_id),
-                None if group.read is None else signed(group.read),
+                group.read,
                 None if topic is None else _lag(topic, group),
                 len(group.consumers),
                 len(group.pending),
@@ -123,7 +123,7 @@ class GroupPendingView(_GroupsView):
                     signed(id >> 64),
                     signed(id & ((1 << 64) - 1)),
                     to_micros(one.time),
-                    signed(one.deliveries),
+                    one.deliveries,
                 )
 
 
