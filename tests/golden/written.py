@@ -140,7 +140,7 @@ def _store(client: Any, run: int) -> None:
     for number in range(60):
         client.execute_command("S.WRITE", "1", "PUT", f"key-{number % 40}", f"value {run} {number} " * 3)
     client.execute_command("S.WRITE", "2", "PUT", f"run-{run}", "other storage")
-    client.execute_command("S.WRITE", "1", "REMOVE", "key-7")
+    client.execute_command("S.WRITE", "1", "DEL", "key-7")
     if not run % 10:
         client.execute_command("S.ROTATE")
         client.execute_command("S.COMPACT")
@@ -149,12 +149,12 @@ def _store(client: Any, run: int) -> None:
 # -- looking ---------------------------------------------------------------------------------------------------------
 
 
-def seen(folder: Path, now_ns: int, known: dict[str, Any]) -> dict[str, Any]:
+def seen(folder: Path, store: str, now_ns: int, known: dict[str, Any]) -> dict[str, Any]:
     """What is in a folder, by the engines of this version, when it is ``now_ns``. It is opened, so give a copy."""
     return {
         "jobs": _jobs_seen(folder, now_ns),
         "topics": _topics_seen(folder, now_ns),
-        "queues": _queues_seen(folder, now_ns, known),
+        "queues": _queues_seen(folder, store, now_ns, known),
         "store": _store_seen(folder),
     }
 
@@ -192,8 +192,8 @@ def _topics_seen(folder: Path, now_ns: int) -> dict[str, Any]:
                 group.name.decode(): {
                     "last": group.last_id,
                     "pending": [
-                        [entry.id, entry.consumer.name.decode(), entry.deliveries]
-                        for entry in sorted(group.pending.values(), key=lambda entry: entry.id)
+                        [id, entry.consumer.name.decode(), entry.deliveries]
+                        for id, entry in sorted(group.pending.items())
                     ],
                     "consumers": sorted(consumer.decode() for consumer in group.consumers),
                 }
@@ -206,13 +206,12 @@ def _topics_seen(folder: Path, now_ns: int) -> dict[str, Any]:
     return found
 
 
-def _queues_seen(folder: Path, now_ns: int, known: dict[str, Any]) -> dict[str, Any]:
+def _queues_seen(folder: Path, store: str, now_ns: int, known: dict[str, Any]) -> dict[str, Any]:
     import lamina
     from lamina.engines.queues.options import QueueOptions
     from lamina.testing import ManualClock
 
     found: dict[str, Any] = {}
-    store = "memory" if any((folder / "queues").glob("smp-server-store*")) else "journal"
     with lamina.open(folder, clock=ManualClock(now_ns), queues=QueueOptions(store=store)) as data:
         for run in known.values():
             for rid, _ in run:
@@ -251,12 +250,14 @@ def main(out: Path) -> None:
             folder = out / "data"
             known = write(folder, store, signal_)
             now_ns = time.time_ns()
+            copy, expected = out / "copy", out / "expected.json"
+            shutil.copytree(folder, copy)
+            facts = {"store": store, "now_ns": now_ns, "known": known, "seen": seen(copy, store, now_ns, known)}
+            expected.write_text(json.dumps(facts, sort_keys=True))
             with tarfile.open(out / f"{name}.tar.gz", "w:gz") as tar:
                 tar.add(folder, arcname="data", filter=_of_nobody)
-            copy = out / "copy"
-            shutil.copytree(folder, copy)
-            facts = {"now_ns": now_ns, "known": known, "seen": seen(copy, now_ns, known)}
-            (out / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
+                tar.add(expected, arcname=expected.name, filter=_of_nobody)
+            expected.unlink()
             shutil.rmtree(folder)
             shutil.rmtree(copy)
 
