@@ -35,7 +35,7 @@ def _case(pipelined: int, *last: str) -> Case:
     return Case(
         f"store_wire_write{kind}_P{pipelined}",
         "commands/s",
-        f"S.WRITE of one entry of 100 B{' '.join(('', *last))} by redis-benchmark -c 50 -P {pipelined}; base: SET of Redis with "
+        f"S.WRITE of 100 B{' '.join(('', *last))} by redis-benchmark -c 50 -P {pipelined}; base: SET of Redis with "
         "everysec. The median of the ratios. The answer to S.WRITE says that the entry is synced, unless it has NOWAIT",
         lambda context: write(context, pipelined, *last),
     )

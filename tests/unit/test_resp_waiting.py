@@ -12,7 +12,7 @@ import pytest
 
 from integration.resp_wire import NULL_ARRAY, OK, QUEUED, Error, Simple
 from lamina.log import ALWAYS, OS
-from lamina.server.resp.waiting import Waiting
+from lamina.server.resp.waiting import _EACH_S, IN_WORKER, Waiting
 from resp_lab import Caller, Lab, in_loop
 
 PONG = Simple(b"PONG")
@@ -285,8 +285,9 @@ class Turns:
     """A loop that goes on when told to, others who have commands run, and a clock that stands still otherwise."""
 
     def __init__(self) -> None:
-        self.time, self.commands, self.turns = 100.0, 0, 0
+        self.time, self.commands = 100.0, 0
         self.calls: list[Callable[[], None]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
         self.waiting = Waiting(self, lambda: self.commands, lambda: self.time)  # type: ignore[arg-type]
         self.served: list[int] = []
         """How many were served in each turn."""
@@ -295,12 +296,18 @@ class Turns:
         self.calls.append(call)
         return self
 
+    def call_later(self, seconds: float, call: Callable[[], None]) -> object:
+        self.timers.append((self.time + seconds, call))
+        return self
+
     def turn(self, commands: int = 0, seconds: float = 0.0) -> int:
         """One turn, in which others have so many commands run. Returns how many were served."""
         self.commands += commands
         self.time += seconds
         self.served.append(0)
         calls, self.calls = self.calls, []
+        calls += [call for due, call in self.timers if due <= self.time]
+        self.timers = [(due, call) for due, call in self.timers if due > self.time]
         for call in calls:
             call()
         return self.served[-1]
@@ -315,10 +322,12 @@ class Turns:
     def spend_all(self) -> None:
         """What credit there is."""
         sleeper = Reader(self, b"spends")
-        while self.waiting._credit_now() > 0:
-            sleeper.wait()
-            self.waiting.changed(b"spends")
-            self.turn(commands=1)
+        self.waiting._window_began = self.time
+        sleeper.size = 128 << 14
+        sleeper.wait()
+        self.waiting.changed(b"spends")
+        self.turn(commands=1)
+        assert self.waiting._credit_now() < 0
 
 
 class Reader:
@@ -326,11 +335,10 @@ class Reader:
 
     def __init__(self, turns: Turns, *keys: bytes, has_answer: bool = True, size: int = 100) -> None:
         self.turns, self.keys, self.has_answer, self.size = turns, keys, has_answer, size
-        self.woken = 0
+        self.woken = self.vain = 0
         self.then: Callable[[], object] = lambda: None
 
     def wait(self) -> Reader:
-        self.turns.commands += 1
         self.turns.waiting.add(self)
         return self
 
@@ -338,7 +346,7 @@ class Reader:
         self.woken += 1
         if not self.has_answer:
             self.then()
-            return 0
+            return self.vain
         self.turns.served[-1] += 1
         self.turns.waiting.remove(self)
         self.then()
@@ -384,14 +392,32 @@ def test_without_credit_a_command_of_another_client_comes_first() -> None:
     assert [turns.turn(commands) for commands in (1, 0, 0, 0, 1, 1, 0, 0)] == [0, 1, 2, 4, 0, 0, 1, 2]
 
 
-def test_those_who_come_to_wait_again_are_not_others() -> None:
+@in_loop
+async def test_those_who_come_to_wait_again_are_not_others() -> None:
+    lab = Lab(OS)
+    lab.make("a")
+    caller = lab.caller()
+    before = lab.door.waiting._commands()
+    await caller.ask("XADD a 1-0 f v", "XREAD BLOCK 0 STREAMS a 0", "XREAD STREAMS a 0", "XREAD BLOCK 0 STREAMS a $")
+    assert lab.door.waiting._commands() - before == 2
+
+
+def test_of_those_whom_a_worker_has_to_try_few_are_tried_at_a_time() -> None:
     turns = Turns()
-    turns.spend_all()
-    for reader in readers(turns, 30, b"a"):
-        reader.then = reader.wait
+    waiting = readers(turns, 5, b"a", has_answer=False)
+    for reader in waiting:
+        reader.vain = IN_WORKER
     turns.waiting.changed(b"a")
-    turns.turn(commands=1)
-    assert turns.run() == [1, 2, 4, 8, 15]
+    turns.run()
+    assert [reader.woken for reader in waiting] == [1, 1, 0, 0, 0]
+    turns.waiting.came_back(waiting[1], 100)
+    turns.run()
+    assert [reader.woken for reader in waiting] == [1, 1, 1, 0, 0]
+    credit = turns.waiting._credit
+    turns.waiting.came_back(waiting[0], 10 << 14)
+    assert turns.waiting._credit == credit - 10
+    turns.waiting.came_back(waiting[0], 10 << 14)
+    assert turns.waiting._credit == credit - 10, "it was told once"
 
 
 def test_readers_take_a_part_of_the_time_while_a_publisher_never_rests() -> None:
@@ -404,7 +430,26 @@ def test_readers_take_a_part_of_the_time_while_a_publisher_never_rests() -> None
     for _ in range(10_000):
         turns.waiting.changed(b"a")
         served += turns.turn(commands=1, seconds=0.0001)
-    assert 9_000 < served < 11_000, "in a second"
+    assert 0.9 < served / _EACH_S < 1.1, "in a second"
+
+
+def test_while_others_are_busy_no_more_is_served_than_there_is_credit_for() -> None:
+    """Also in turns in which they have nothing: they may be waiting for a processor that readers have."""
+    turns = Turns()
+    turns.spend_all()
+    for reader in readers(turns, 200, b"a"):
+        reader.then = reader.wait
+    served = 0
+    for number in range(10_000):
+        turns.waiting.changed(b"a")
+        served += turns.turn(commands=0 if number % 10 else 16, seconds=0.0001)
+    assert 0.9 < served / _EACH_S < 1.1, "in a second"
+    for reader in list(turns.waiting._numbers):
+        reader.then = lambda: None
+    for _ in range(3):
+        turns.turn(seconds=0.05)
+    turns.run()
+    assert not turns.waiting.has_due(), "they are not busy any more"
 
 
 def test_large_answers_take_more_of_the_credit() -> None:

@@ -299,3 +299,39 @@ async def test_jobs_with_a_key_in_common_follow_each_other_and_others_do_not_wai
     assert order[2:] == ["a", "ab", "b"]
     assert told == [None] * 5 and not workers.taken
     workers.close()
+
+
+@in_loop
+async def test_jobs_that_share_a_key_run_beside_each_other_and_not_beside_one_that_has_it_alone() -> None:
+    workers = Workers(asyncio.get_running_loop())
+    order: list[str] = []
+    may_go = {name: threading.Event() for name in ("one", "other", "alone", "late")}
+
+    def run(name: str, *, is_shared: bool) -> None:
+        def work() -> None:
+            order.append(f"{name} begins")
+            assert may_go[name].wait(PATIENCE_S)
+            order.append(f"{name} ends")
+
+        workers.run([b"a"], work, lambda result, problem: None, is_shared=is_shared)
+
+    run("one", is_shared=True)
+    run("other", is_shared=True)
+    await until(lambda: len(order) == 2)
+    assert not workers.taken, "the loop may go on with it"
+    run("alone", is_shared=False)
+    run("late", is_shared=True)
+    assert workers.taken == {b"a": 1}
+    may_go["other"].set()
+    await until(lambda: workers.done == 1)
+    assert "alone begins" not in order
+    may_go["one"].set()
+    await until(lambda: "alone begins" in order)
+    assert "late begins" not in order
+    may_go["alone"].set()
+    await until(lambda: "late begins" in order)
+    assert not workers.taken
+    may_go["late"].set()
+    await workers.all_done()
+    assert not workers._lines
+    workers.close()

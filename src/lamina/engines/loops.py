@@ -13,6 +13,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
+
+_SHORT_S: Final = 0.0002
 
 
 class MustWait(BaseException):
@@ -86,7 +89,9 @@ def may_wait() -> bool:
 
 
 class Lock:
-    """A lock that a thread may take more than once. On a loop it is taken if it is free; else that is ``must_wait``."""
+    """A lock that a thread may take more than once. On a loop it is waited for no longer than it takes to have a thread
+    wait for it instead; then that is ``must_wait``.
+    """
 
     def __init__(self) -> None:
         lock = threading.RLock()
@@ -96,9 +101,12 @@ class Lock:
         """This thread has it."""
 
     def __enter__(self) -> None:
-        if not self.acquire(False):
-            must_wait()
-            self.acquire()
+        if self.acquire(False):
+            return
+        if _thread.is_at_once and self.acquire(True, _SHORT_S):
+            return
+        must_wait()
+        self.acquire()
 
     def __exit__(self, *problem: object) -> None:
         self.release()

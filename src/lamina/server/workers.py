@@ -2,7 +2,8 @@
 
 A command holds the keys it works on from when its turn comes until it is done: what else asks for one of them waits,
 in the order of asking, and also on the loop nobody touches them meanwhile (``taken``). So a command in a thread is as
-much alone with its keys as one that runs within a turn of the loop; commands for other keys go on.
+much alone with its keys as one that runs within a turn of the loop; commands for other keys go on. Commands that only
+read one topic share it: with each other, and with whatever goes on on the loop.
 """
 
 from __future__ import annotations
@@ -23,11 +24,29 @@ Done = Callable[[Any, BaseException | None], None]
 class _Job:
     """Work, the keys it waits for, and who is told."""
 
-    __slots__ = ("done", "keys", "missing", "work")
+    __slots__ = ("done", "is_shared", "keys", "missing", "work")
 
-    def __init__(self, keys: tuple[bytes, ...], work: Callable[[], Any], done: Done) -> None:
-        self.keys, self.work, self.done = keys, work, done
-        self.missing = 0  # keys that others hold, or wait for before it
+    def __init__(self, keys: tuple[bytes, ...], work: Callable[[], Any], done: Done, *, is_shared: bool) -> None:
+        self.keys, self.work, self.done, self.is_shared = keys, work, done, is_shared
+        self.missing = 0  # keys that it was not given yet
+
+
+class _Line:
+    """Who has a key, and who waits for it."""
+
+    __slots__ = ("alone", "sharing", "waiting")
+
+    def __init__(self) -> None:
+        self.alone = False
+        self.sharing = 0
+        self.waiting: deque[_Job] = deque()
+
+    def takes(self, job: _Job) -> bool:
+        """Whether ``job`` has it now."""
+        if self.alone or (self.sharing and not job.is_shared):
+            return False
+        self.alone, self.sharing = not job.is_shared, self.sharing + job.is_shared
+        return True
 
 
 class Workers:
@@ -42,18 +61,26 @@ class Workers:
         """Jobs, since the start."""
         self._idle = asyncio.Event()
         self._idle.set()
-        self.taken: dict[bytes, deque[_Job]] = {}
-        """Keys that a job holds or waits for: who holds it first."""
+        self._lines: dict[bytes, _Line] = {}
+        self.taken: dict[bytes, int] = {}
+        """Keys that a job has for itself, or waits for: how many such jobs."""
 
-    def run(self, keys: Iterable[bytes], work: Callable[[], Any], done: Done) -> None:
-        """Do ``work`` in a thread when all of ``keys`` are free; ``done`` is called on the loop."""
-        job = _Job(tuple(dict.fromkeys(keys)), work, done)
+    def run(self, keys: Iterable[bytes], work: Callable[[], Any], done: Done, *, is_shared: bool = False) -> None:
+        """Do ``work`` in a thread when all of ``keys`` are free, or only shared if ``is_shared``; ``done`` is called on
+        the loop.
+        """
+        job = _Job(tuple(dict.fromkeys(keys)), work, done, is_shared=is_shared)
         self._busy += 1
         self._idle.clear()
         for key in job.keys:
-            line = self.taken.setdefault(key, deque())
-            job.missing += bool(line)
-            line.append(job)
+            line = self._lines.get(key)
+            if line is None:
+                line = self._lines[key] = _Line()
+            if not job.is_shared:
+                self.taken[key] = self.taken.get(key, 0) + 1
+            if line.waiting or not line.takes(job):
+                line.waiting.append(job)
+                job.missing += 1
         if not job.missing:
             self._start(job)
 
@@ -74,14 +101,7 @@ class Workers:
 
     def _end(self, job: _Job, result: Any, problem: BaseException | None) -> None:
         for key in job.keys:
-            line = self.taken[key]
-            line.popleft()
-            if not line:
-                del self.taken[key]
-                continue
-            line[0].missing -= 1
-            if not line[0].missing:
-                self._start(line[0])
+            self._give_back(key, job)
         self._busy -= 1
         self.done += 1
         try:
@@ -89,6 +109,23 @@ class Workers:
         finally:
             if not self._busy:
                 self._idle.set()
+
+    def _give_back(self, key: bytes, job: _Job) -> None:
+        line = self._lines[key]
+        if job.is_shared:
+            line.sharing -= 1
+        else:
+            line.alone = False
+            self.taken[key] -= 1
+            if not self.taken[key]:
+                del self.taken[key]
+        while line.waiting and line.takes(line.waiting[0]):
+            following = line.waiting.popleft()
+            following.missing -= 1
+            if not following.missing:
+                self._start(following)
+        if not line.alone and not line.sharing:
+            del self._lines[key]
 
     @property
     def is_idle(self) -> bool:

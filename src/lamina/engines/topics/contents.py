@@ -15,6 +15,7 @@ from lamina.engines.topics.entries import entry_id
 from lamina.engines.topics.finding import Finder
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.ranges import IdRanges
+from lamina.engines.topics.tail import Tail
 from lamina.log.reader import Reader
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Contents:
         tail = self._topic.tail
         found: list[bytes] = []
         position = 0
+        if gone is not None:
+            start, last = gone.next_outside(start), gone.last_outside(last)
         if start > last:
             return found, position, None
         border = tail.first_id
@@ -84,6 +87,18 @@ class Contents:
             found += newer
             position = max(position, at)
         return found, position, None
+
+    def fill(self, tail: Tail, most: int) -> None:
+        """Put the newest entries of the files into an empty tail, as many as fit in so many bytes."""
+        newest = self._finder.newest_part(self._topic.state.last_id)
+        first, size = len(newest), 0
+        while first and size + len(newest[first - 1].payload) <= most:
+            first -= 1
+            size += len(newest[first].payload)
+        if first < len(newest):
+            tail.first_id = newest[first].id
+        for entry in newest[first:]:
+            tail.add(entry.id, entry.position, entry.payload)
 
     def by_id(
         self, wanted: Sequence[EntryId], before: dict[EntryId, EntryId] | None = None

@@ -172,6 +172,13 @@ class Finder:
                     break
         return found, position, None
 
+    def newest_part(self, last: EntryId) -> list[Found]:
+        """All entries of the part of a file that has ``last``, the last id of all; none if the entry is not there."""
+        for segment, begin, until in self._pieces_back(last):
+            found = read_piece(segment, begin, until)
+            return found if found and found[-1].id == last else []
+        return []
+
     def _pieces_back(self, end: EntryId) -> Iterator[tuple[Segment, int, int]]:
         """The parts of files between the points of their indexes, from the one that has ``end`` in it backwards."""
         names = self._names()

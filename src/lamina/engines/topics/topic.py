@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lamina.clock import Clock, SystemClock
 from lamina.engines import logged, loops
@@ -47,11 +47,13 @@ from lamina.log.reserve import Reserve
 from lamina.log.sync import Level
 from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
+from lamina.units import KIB
 
 if TYPE_CHECKING:
     from lamina.engines.topics.groups import Groups
 
 _LAST = ids.LAST
+_KEPT_AT_START: Final = 16 * KIB  # of the newest entries: most of what is asked for is among them
 GROUPS = "groups"
 """The folder of its groups' log, in its own."""
 
@@ -143,6 +145,9 @@ class Topic(logged.Logged):
         with self.removal:
             self.state, self.checkpointed, self.replayed = checkpoint.load(self._files, self.folder, self._log.reader)
         self.tail = Tail(self.state.last_id, self._tail_bytes)
+        if self.state.length:
+            with suppress(StorageError, codec.BadRecord):  # whoever reads it is told
+                self._contents.fill(self.tail, min(_KEPT_AT_START, self._tail_bytes))
         self.removed_at = 0
         """Position of what last took entries away: who does not see them rests on it."""
         self._front = Front(self.state, self._contents.ids_from)

@@ -3,7 +3,7 @@ cdef class House:
     cdef public object topics, clock, settings, gate, changed, has_due, why, queues, store, queue_password, dump, expect_all, stops
     cdef public tuple shown
     cdef public dict sessions, taken
-    cdef public long long started_ns, commands, connections, port, _next_id
+    cdef public long long started_ns, commands, reads_on, connections, port, _next_id
 
 cdef class Session:
     cdef object __weakref__
@@ -11,7 +11,7 @@ cdef class Session:
     cdef public object topics, hang_up, queue, push, receiver, user, stranger
     cdef public long long id, came_ns, last_ns, queued_bytes
     cdef public bytes address, local_address, last_command, name, library_name, library_version
-    cdef public bint must_close, is_waiting, is_known, is_free, says_nothing, is_no_evict, is_no_touch, is_spoiled, is_in_exec
+    cdef public bint must_close, is_waiting, asks_for_new, is_known, is_free, says_nothing, is_no_evict, is_no_touch, is_spoiled, is_in_exec
     cdef public list marks, behind
     cdef public dict seen, watched, held
     cdef public int version, database, skip_next

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -126,6 +126,16 @@ def keys_of(session: Session, args: Args) -> list[bytes]:
             elif not facts.name.startswith(b"s."):
                 found.update(dict.fromkeys(names_of(facts, each)))
     return list(found)
+
+
+def only_reads(args: Args, keys: Sequence[bytes]) -> bool:
+    """A command that changes nothing and works on one topic at most: it may run beside others."""
+    if len(keys) > 1:
+        return False
+    with suppress(Refusal):
+        facts, _ = find(args)
+        return b"readonly" in facts.flags
+    return False
 
 
 def _unknown(args: Args) -> bytes:

@@ -35,7 +35,7 @@ from lamina.server.resp.protocol import MAX_ARGS, Parser
 from lamina.server.resp.runs import Added, Run, Writes, grouped
 from lamina.server.resp.session import Args, House, Large, Refusal, Session, Wait, _to_nobody
 from lamina.server.resp.store_commands import write_many
-from lamina.server.resp.waiting import Waiting
+from lamina.server.resp.waiting import IN_WORKER, Waiting
 from lamina.server.security.gate import Changes
 from lamina.server.security.strangers import MOST_BYTES, Strangers
 from lamina.server.turns import Turns
@@ -61,7 +61,7 @@ class RespDoor:
         self.loop = asyncio.get_running_loop()
         self.answers = Answers(self.loop)
         self.workers = Workers(self.loop)
-        self.waiting = Waiting(self.loop, lambda: house.commands, perf_counter)
+        self.waiting = Waiting(self.loop, lambda: house.commands - house.reads_on, perf_counter)
         self.turns = Turns(self.loop)
         self.connections: set[Connection] = set()
         self.refusals, self.accepted = Refusals(), 0
@@ -310,10 +310,14 @@ class Connection(client.Client):
         except MustWait:
             session.marks, session.behind = [], []
             keys = dispatch.keys_of(session, command)
-            InWorker(self, keys, partial(dispatch.run, session, command), self._have_run)
+            work, is_shared = partial(dispatch.run, session, command), dispatch.only_reads(command, keys)
+            InWorker(self, keys, work, self._have_run, is_shared=is_shared)
             return
         except Exception:
             answer = self._broken(command)
+        if session.asks_for_new:
+            session.asks_for_new = False
+            self.house.reads_on += 1
         if isinstance(answer, Wait):
             Waiter(self, answer).begin()
         elif isinstance(answer, Large):
@@ -325,6 +329,9 @@ class Connection(client.Client):
 
     def _have_run(self, answer: bytes | Wait | Large) -> None:
         """A worker has run a command: answer it."""
+        if self.session.asks_for_new:
+            self.session.asks_for_new = False
+            self.house.reads_on += 1
         if isinstance(answer, Wait):  # meanwhile a key may have changed, when nobody waited for it yet
             Waiter(self, answer._replace(is_due=True)).begin()
         elif isinstance(answer, Large):
@@ -394,12 +401,18 @@ class InWorker:
     """What a worker does for a connection; commands behind it wait. ``then`` is given what came of it, on the loop."""
 
     def __init__(
-        self, connection: Connection, keys: Iterable[bytes], work: Callable[[], Any], then: Callable[[Any], None]
+        self,
+        connection: Connection,
+        keys: Iterable[bytes],
+        work: Callable[[], Any],
+        then: Callable[[Any], None],
+        *,
+        is_shared: bool = False,
     ) -> None:
         self._connection, self._then = connection, then
         connection.session.is_waiting = True
         connection.cancel = self._cancel
-        connection.door.workers.run(keys, work, self._done)
+        connection.door.workers.run(keys, work, self._done, is_shared=is_shared)
 
     def _cancel(self) -> bool:
         """It is done in any case."""
@@ -480,9 +493,9 @@ class Waiter:
         except MustWait:
             self.connection.session.marks = []
             self._is_in_worker = True
-            keys = [*self.keys, *self.wait.rests_on]
-            self.connection.door.workers.run(keys, lambda: self._answer(attempt), self._tried)
-            return 0
+            keys, is_shared = [*self.keys, *self.wait.rests_on], self.wait.is_shared
+            self.connection.door.workers.run(keys, lambda: self._answer(attempt), self._tried, is_shared=is_shared)
+            return IN_WORKER
         finally:
             loops.end_at_once(was)
         return self._end(answer)
@@ -499,12 +512,16 @@ class Waiter:
     def _tried(self, answer: bytes | None, problem: BaseException | None) -> None:
         """A worker did."""
         self._is_in_worker = False
+        waiting = self.connection.door.waiting
         if self.connection.waiter is not self:  # its client left
+            waiting.came_back(self, 0)
             return
         if problem is not None:
             answer = self.connection._broken([self.connection.session.last_command], problem)
         following, self._next = self._next, None
-        if not self._end(answer) and answer is None:
+        size = self._end(answer)
+        waiting.came_back(self, size)
+        if answer is None:
             if following is not None:
                 self._try(following)
             elif self.connection.has_ended:

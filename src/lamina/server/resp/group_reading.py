@@ -62,6 +62,7 @@ def xreadgroup(session: Session, args: Args) -> bytes | Wait:
     def wait(*, is_due: bool) -> Wait:
         return Wait(keys, seconds, lambda: _attempt(session, keys, group, asked), nothing, is_due=is_due)
 
+    session.asks_for_new = may_wait
     asks_for_new = all(start is None for _, start in wanted)
     if may_wait and asks_for_new and session.house.has_due() and any(_has_news(session, key, group) for key in keys):
         return wait(is_due=True)  # as in XREAD

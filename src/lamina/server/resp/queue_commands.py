@@ -329,6 +329,7 @@ def get(session: Session, args: Args) -> bytes | Wait:
     id = ids.parse(args[1])
     milliseconds, is_anywhere, key = _getting(args)
     held = session.held if key is None else _with_key(session, args[1], key)
+    session.asks_for_new = milliseconds is not None and not session.is_in_exec
     queue = queues.engine.recipient(id, held)
     answer = _get(session, queues, queue, is_anywhere)
     nothing = replies.null(session.version)

@@ -58,6 +58,8 @@ class Wait(NamedTuple):
     """It is done in any case: a client that says no more is told how it ended."""
     rests_on: Sequence[bytes] = ()
     """Keys that ``attempt`` works on beside those."""
+    is_shared: bool = False
+    """``attempt`` changes nothing and works on one topic at most: it may run beside others."""
     is_due: bool = False
     """There may be an answer already: it is tried in the next round (waiting.py), whether a key changes or not."""
 
@@ -112,6 +114,8 @@ class House:
         self.started_ns = clock.now_ns()
         self.commands = 0
         """That were run since the start."""
+        self.reads_on = 0
+        """Those of them that ask for what is new, and may wait for it."""
         self.connections = 0
         """That were ever made."""
         self.port = 0
@@ -163,6 +167,8 @@ class Session:
         self.seen: dict[Logged, int] = {}
         """How far each log was of which this client was answered something: what WAITAOF waits for."""
         self.is_waiting = False
+        self.asks_for_new = False
+        """The command that is being run may wait for what is new."""
         self.push: Callable[[bytes, Any, int], None] = _to_nobody
         """Says what nobody asked for just now, once an engine has come to a position."""
         self.receiver: Receiver | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Final, NamedTuple
 
 from lamina.engines.topics import ids
@@ -92,8 +93,10 @@ def xread(session: Session, args: Args) -> bytes | Wait:
     def wait(*, is_due: bool) -> Wait:
         seconds = block_ms / 1000 if block_ms else None
         most = count or _MOST_AFTER_WAITING
-        return Wait(keys, seconds, lambda: _attempt(session, wanted, most), nothing, is_due=is_due)
+        attempt, is_alone = partial(_attempt, session, wanted, most), len(keys) > 1
+        return Wait(keys, seconds, attempt, nothing, is_shared=not is_alone, is_due=is_due)
 
+    session.asks_for_new = may_wait
     if may_wait and session.house.has_due() and any(_has_news(session, asked) for asked in wanted):
         # Hundreds who come back at once for the next entry would leave no time to publish it.
         return wait(is_due=True)
