@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from integration.resp_wire import OK, QUEUED
+from lamina.engines import loops
 from lamina.log import ALWAYS, OS
 from lamina.server.workers import Workers
 from queue_doors import QueueDoors
@@ -309,6 +310,7 @@ async def test_jobs_that_share_a_key_run_beside_each_other_and_not_beside_one_th
 
     def run(name: str, *, is_shared: bool) -> None:
         def work() -> None:
+            loops.must_wait()
             order.append(f"{name} begins")
             assert may_go[name].wait(PATIENCE_S)
             order.append(f"{name} ends")
@@ -334,4 +336,34 @@ async def test_jobs_that_share_a_key_run_beside_each_other_and_not_beside_one_th
     may_go["late"].set()
     await workers.all_done()
     assert not workers._lines
+    workers.close()
+
+
+@in_loop
+async def test_what_waited_for_others_alone_is_done_by_the_loop() -> None:
+    """Else a crowd that comes for a topic while it is opened would go through threads for as long as it stays."""
+    workers = Workers(asyncio.get_running_loop())
+    may_go = threading.Event()
+    done: list[int] = []
+    seen: list[bool] = []
+
+    def open_it() -> None:
+        loops.must_wait()
+        assert may_go.wait(PATIENCE_S)
+
+    def add() -> None:
+        assert b"a" not in workers.taken, "what has the key may touch it"
+        seen.append(loops.is_at_once())
+        done.append(threading.get_ident())
+
+    workers.run([b"a"], open_it, lambda result, problem: None)
+    for _ in range(3):
+        workers.run([b"a"], add, lambda result, problem: None)
+    workers.run([b"a"], open_it, lambda result, problem: None)
+    workers.run([b"a"], add, lambda result, problem: None)
+    assert workers.taken == {b"a": 6}
+    may_go.set()
+    await workers.all_done()
+    assert done == [threading.get_ident()] * 4 and seen == [True] * 4
+    assert not workers.taken and not workers._lines and not loops.is_at_once()
     workers.close()

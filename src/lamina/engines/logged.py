@@ -48,6 +48,12 @@ class Logged:
         return self.journal.newest
 
     def _append(self, record: bytes, before: bytes | None = None) -> int:
+        position = self._put(record, before)
+        loops.has_changed()
+        return position
+
+    def _put(self, record: bytes, before: bytes | None = None) -> int:
+        """For who puts many, and says itself that something has changed."""
         if self.refusal is not None:
             if loops.is_at_once():  # a command may have changed something by now
                 raise self.refusal.with_traceback(None)
@@ -58,9 +64,7 @@ class Logged:
                 raise error.with_traceback(None)
             loops.must_wait()
         try:
-            position = self.journal.append(record, before)
-            loops.has_changed()
-            return position
+            return self.journal.append(record, before)
         except StorageError as error:
             if loops.is_at_once():
                 self.refusal = error

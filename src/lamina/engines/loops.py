@@ -22,10 +22,23 @@ class MustWait(BaseException):
     """The command would have to wait, and has changed nothing yet. No error: only the loop's own code catches it."""
 
 
+# What a thread may do: anything, as most do; nothing that waits, as a loop runs it; or wait after all, as a command of
+# the loop has changed something and cannot be run again.
+_ANYTHING: Final = 0
+_AT_ONCE: Final = 1
+_CHANGED: Final = 2
+
+
+class State:
+    """Of one thread."""
+
+    def __init__(self) -> None:
+        self.may = _ANYTHING
+
+
 class _Thread(threading.local):
-    is_at_once = False
-    has_changed = False
-    """The command that runs has changed something."""
+    def __init__(self) -> None:
+        self.state = State()
 
 
 _thread = _Thread()
@@ -36,18 +49,22 @@ def must_wait() -> None:
 
     Say it before anything is changed. A command that has changed something cannot be run again: it waits, on the loop.
     """
-    if _thread.is_at_once and not _thread.has_changed:
+    if _thread.state.may == _AT_ONCE:
         raise MustWait
 
 
 def begin_command() -> None:
     """Nothing is changed yet. A loop says so before each command that it may have to run again."""
-    _thread.has_changed = False
+    state: State = _thread.state
+    if state.may == _CHANGED:
+        state.may = _AT_ONCE
 
 
 def has_changed() -> None:
     """Something is changed now: an engine says so."""
-    _thread.has_changed = True
+    state: State = _thread.state
+    if state.may == _AT_ONCE:
+        state.may = _CHANGED
 
 
 def make_way() -> None:
@@ -61,30 +78,30 @@ def make_way() -> None:
 
 def is_at_once() -> bool:
     """A loop runs this."""
-    return bool(_thread.is_at_once)
+    return bool(_thread.state.may)
 
 
-def begin_at_once() -> bool:
+def begin_at_once() -> int:
     """From now on this thread may not wait: what a loop does comes between this and ``end_at_once``.
 
     Returns what that is to be given.
     """
-    was = _thread.is_at_once
-    _thread.is_at_once, _thread.has_changed = True, False
+    state: State = _thread.state
+    was, state.may = state.may, _AT_ONCE
     return was
 
 
-def end_at_once(was: bool) -> None:
-    _thread.is_at_once = was
+def end_at_once(was: int) -> None:
+    _thread.state.may = was
 
 
-def may_wait() -> bool:
+def may_wait() -> int:
     """This thread may wait from now on, whatever the loop does with it: what was begun is finished.
 
     Returns what ``end_at_once`` is to be given.
     """
-    was = _thread.is_at_once
-    _thread.is_at_once = False
+    state: State = _thread.state
+    was, state.may = state.may, _ANYTHING
     return was
 
 
@@ -103,10 +120,10 @@ class Lock:
     def __enter__(self) -> None:
         if self.acquire(False):
             return
-        if _thread.is_at_once and self.acquire(True, _SHORT_S):
+        if _thread.state.may == _AT_ONCE and self.acquire(True, _SHORT_S):
             return
         must_wait()
         self.acquire()
 
-    def __exit__(self, *problem: object) -> None:
+    def __exit__(self, kind: object, problem: object, trace: object) -> None:
         self.release()

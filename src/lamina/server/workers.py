@@ -13,7 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import perf_counter
 from typing import Any, Final
+
+from lamina.engines import loops
+from lamina.engines.loops import MustWait
+from lamina.server.turns import SHARE_S
 
 _THREADS: Final = 8
 
@@ -62,6 +67,8 @@ class Workers:
         self._idle = asyncio.Event()
         self._idle.set()
         self._lines: dict[bytes, _Line] = {}
+        self._ready: deque[_Job] = deque()  # their turn has come
+        self._is_trying = False
         self.taken: dict[bytes, int] = {}
         """Keys that a job has for itself, or waits for: how many such jobs."""
 
@@ -72,17 +79,55 @@ class Workers:
         job = _Job(tuple(dict.fromkeys(keys)), work, done, is_shared=is_shared)
         self._busy += 1
         self._idle.clear()
+        self._count(job, 1)
         for key in job.keys:
             line = self._lines.get(key)
             if line is None:
                 line = self._lines[key] = _Line()
-            if not job.is_shared:
-                self.taken[key] = self.taken.get(key, 0) + 1
             if line.waiting or not line.takes(job):
                 line.waiting.append(job)
                 job.missing += 1
         if not job.missing:
             self._start(job)
+
+    def _try_all(self) -> None:
+        """Those whose turn has come may have waited for others alone: then the loop does it. So a crowd that comes for
+        a key while a thread has it does not have to go through threads for as long as it stays.
+        """
+        until = perf_counter() + SHARE_S
+        self._is_trying = True
+        try:
+            while self._ready and perf_counter() < until:
+                self._try(self._ready.popleft())
+        finally:
+            self._is_trying = False
+            if self._ready:
+                self._loop.call_soon(self._try_all)
+
+    def _try(self, job: _Job) -> None:
+        # What has its keys may touch them.
+        taken = {key: self.taken.pop(key) for key in job.keys if key in self.taken}
+        was = loops.begin_at_once()
+        result = problem = None
+        try:
+            result = job.work()
+        except MustWait:
+            self._start(job)
+            return
+        except BaseException as error:  # whoever asked for it deals with it
+            problem = error
+        finally:
+            loops.end_at_once(was)
+            self.taken.update(taken)
+        self._end(job, result, problem)
+
+    def _count(self, job: _Job, by: int) -> None:
+        for key in () if job.is_shared else job.keys:
+            count = self.taken.get(key, 0) + by
+            if count:
+                self.taken[key] = count
+            else:
+                del self.taken[key]
 
     def _start(self, job: _Job) -> None:
         if self._pool is None:
@@ -100,8 +145,11 @@ class Workers:
             self._loop.call_soon_threadsafe(self._end, job, result, problem)
 
     def _end(self, job: _Job, result: Any, problem: BaseException | None) -> None:
+        self._count(job, -1)
         for key in job.keys:
             self._give_back(key, job)
+        if self._ready and not self._is_trying:
+            self._loop.call_soon(self._try_all)
         self._busy -= 1
         self.done += 1
         try:
@@ -116,14 +164,11 @@ class Workers:
             line.sharing -= 1
         else:
             line.alone = False
-            self.taken[key] -= 1
-            if not self.taken[key]:
-                del self.taken[key]
         while line.waiting and line.takes(line.waiting[0]):
             following = line.waiting.popleft()
             following.missing -= 1
             if not following.missing:
-                self._start(following)
+                self._ready.append(following)
         if not line.alone and not line.sharing:
             del self._lines[key]
 

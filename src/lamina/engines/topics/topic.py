@@ -263,7 +263,7 @@ class Topic(logged.Logged):
         record = entries.encode(id, fields)
         if len(record) > self._max_payload:
             raise RecordTooLarge(0, len(record), self._max_payload)
-        position = self._append(record)
+        position = self._put(record)
         self.state.add(id)
         self.counts.added += 1
         self.tail.add(id, position, record)
@@ -277,6 +277,7 @@ class Topic(logged.Logged):
             raise DiskFull("the disk is full: no entry is taken", hint="free some room; it goes on by itself")
 
     def _has_grown(self) -> None:
+        loops.has_changed()
         if self.tail.bytes > 2 * self.tail.most_bytes:
             self.tail.forget(self._log.readable_position)
         if self.waiters:

@@ -1,5 +1,6 @@
 # Types of door.py for the compiled twin. Without this file the same source runs as plain Python.
 cimport cython
+from lamina.engines cimport _loops as loops
 from lamina.server cimport _client as client
 from lamina.server.resp cimport _runs as runs_types
 from lamina.server.resp cimport _session as sessions
