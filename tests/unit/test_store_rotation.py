@@ -151,6 +151,42 @@ def test_rp6_a_later_rotation_that_is_ahead_on_some_channels_does_not_get_into_a
     assert set(one.files) < set(two.files)
 
 
+def test_rp6_requests_that_overlap_name_each_new_file_once() -> None:
+    lab = StoreLab()
+    slow = lab.begin(1, 5, slow="1")
+    requests = []
+    for epoch in range(5, 10):
+        lab.s(0, epoch, a=str(epoch))
+        requests.append(lab.store.request_rotation())
+        lab.sw(epoch + 1)
+    assert not any(request.is_answered for request in requests)
+    slow.end()
+    answers = [request.wait(0) for request in requests]
+    new = [name for answer in answers for name in answer.new]
+    assert sorted(new) == sorted({*lab.rotated(), *lab.rotated("epoch")})
+    for answer in answers:
+        assert {catalogs.rotated_epoch(name) for name in answer.new} == {answer.epoch}
+
+
+def test_rp6_the_files_of_a_request_that_failed_are_new_to_the_one_that_overlaps_it() -> None:
+    lab = StoreLab()
+    slow = lab.begin(1, 5, slow="1")
+    lab.s(0, 5, a="5")
+    first = lab.store.request_rotation()
+    lab.sw(6)
+    second = lab.store.request_rotation()
+    lab.s(0, 6, a="6")
+    lab.sw(7)
+    lab.files.fail("rename", only="pwal_0001", error=errno.EIO)
+    slow.end()
+    with pytest.raises(DiskError):
+        first.wait(0)
+    lab.sw(8)
+    answer = second.wait(0)
+    assert {*answer.new} == {*lab.rotated(), *lab.rotated("epoch")} - {lab.rotated("pwal_0000")[0]}
+    assert {*answer.files} == {*lab.rotated(), *lab.rotated("epoch")}
+
+
 def test_rp6_clean_up_while_a_request_waits_does_not_confuse_its_list() -> None:
     lab = StoreLab()
     for epoch in (2, 4, 6):

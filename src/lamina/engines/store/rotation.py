@@ -31,7 +31,7 @@ class RotationRequest:
         self.waiting: set[int] = set()
         """Channels whose files are to be renamed yet."""
         self.known: frozenset[str] = frozenset()
-        """Files that were rotated before."""
+        """Files that were rotated before, and those of requests that were answered meanwhile."""
         self.at_boundary = at_boundary
         """Called when everything up to the boundary was taken, and nothing behind it."""
         self._is_answered = threading.Event()

@@ -268,6 +268,8 @@ class Settling:
             self._rotations.begun.remove(request)
             # A later request may have had some files renamed already.
             files = tuple(name for name in self.rotated if (catalogs.rotated_epoch(name) or 0) <= request.boundary)
+            for later in self._rotations.begun:
+                later.known |= frozenset(files)
         new = tuple(name for name in files if name not in request.known)
         request.answer(Rotated(request.boundary, files, new))
 
