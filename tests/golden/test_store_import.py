@@ -36,7 +36,7 @@ def test_a_folder_of_limestone_becomes_a_store_with_what_it_promised(case: str, 
         assert not data.exists()
         return
     report = json.loads(imported.stdout)
-    is_clean = not report["repairs"] and not report["losses"]
+    is_clean = not report["repairs"] and not report["losses"] and not report["blobs"]
     assert imported.returncode == (0 if is_clean else 5), imported.stderr
     exported = lamina_store("export", data, "--jsonl")
     assert exported.returncode == 0, exported.stderr
@@ -67,7 +67,9 @@ def test_an_imported_store_goes_on_behind_its_last_epoch(case: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.startswith("22")])
-def test_references_to_blobs_are_told_and_no_reason_to_refuse(case: str, tmp_path: Path) -> None:
+def test_blobs_that_are_not_imported_are_told_with_exit_code_5(case: str, tmp_path: Path) -> None:
     imported = lamina_store("import", GOLDEN / case / "dir", "--to", tmp_path / "data")
-    assert imported.returncode == 0
-    assert "2 references to blobs" in imported.stderr
+    assert imported.returncode == 5
+    told = " ".join(imported.stderr.split())
+    assert "2 references to blobs: the values were imported, the files of the blobs were not: keep" in told
+    assert json.loads(lamina_store("export", tmp_path / "data", "--jsonl").stdout.splitlines()[0])["storage"] == 1

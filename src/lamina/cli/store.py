@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -205,8 +206,8 @@ def _wrote(epoch: int, as_json: bool) -> None:
 def import_(source: str, data: str, as_json: bool) -> int:
     """Make a store of the log folder SRC of limestone, which is only read and stays as it is.
 
-    Exit 0: imported. 5: imported, and something was repaired on the way, or limestone itself had lost something. 6:
-    refused, nothing was made.
+    Exit 0: imported. 5: imported, and something was repaired on the way, blobs were left where they are, or limestone
+    itself had lost something. 6: refused, nothing was made.
     """
     from lamina.clock import SystemClock
     from lamina.engines.store.importing import import_entries
@@ -234,8 +235,8 @@ def import_(source: str, data: str, as_json: bool) -> int:
     if as_json:
         print_json(_import_facts(found, imported, target))
     else:
-        _print_import(found, imported, target)
-    return EXIT_REPAIRED if found.repairs or found.losses else 0
+        _print_import(found, imported, source, target)
+    return EXIT_REPAIRED if found.repairs or found.losses or found.blobs else 0
 
 
 def _import_facts(found: LimestoneFolder, imported: Imported, target: str) -> dict[str, object]:
@@ -254,13 +255,14 @@ def _import_facts(found: LimestoneFolder, imported: Imported, target: str) -> di
     }
 
 
-def _print_import(found: LimestoneFolder, imported: Imported, target: str) -> None:
+def _print_import(found: LimestoneFolder, imported: Imported, source: str, target: str) -> None:
     for line in found.repairs:
         out.print(f"repaired: {line}", style="yellow", markup=False)
     for line in found.losses:
         out.print(f"lost by limestone: {line}", style="bold red", markup=False)
     if found.blobs:
-        warn(f"{found.blobs:,} references to blobs: the values were imported, the files of the blobs were not")
+        blobs = counted(found.blobs, "reference to a blob", "references to blobs")
+        warn(f"{blobs}: the values were imported, the files of the blobs were not: keep {Path(source) / 'blob'}")
     counts = f"{counted(imported.entries, 'entry', 'entries')} of {counted(imported.storages, 'storage')}"
     out.print(
         f"imported {counts}, up to epoch {imported.epoch}, {show_bytes(imported.bytes)}, into {target}", markup=False
