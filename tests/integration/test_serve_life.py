@@ -403,11 +403,20 @@ def test_what_is_wrong_is_told_in_one_line_and_nothing_is_changed(tmp_path: Path
     (tmp_path / "file").write_text("x")
     (tmp_path / "typo.toml").write_text("[jobs]\nsegment_byte = 5\n")
     (tmp_path / "bad.pem").write_text("bad")
+    for smp in ("smp", "mixed/queues"):
+        (tmp_path / smp).mkdir(parents=True)
+        (tmp_path / smp / "smp-server-store.log").write_text("CREATE rid=a rk=b rdh=c sid=d sk=\n")
     before = tree(tmp_path)
     at = ("--data", tmp_path / "new")
     cert, key = pem["cert"], pem["key"]
     for code, said, words in (
         (_EXIT_ERROR, "a data folder of version 2, this program knows version 1", ("--data", newer)),
+        (_EXIT_ERROR, "found a file of an SMP server", ("--data", tmp_path / "smp")),
+        (
+            _EXIT_ERROR,
+            "queues/smp-server-store.log, byte 0: expected a folder of lamina",
+            ("--data", tmp_path / "mixed"),
+        ),
         (_EXIT_USAGE, "file is a file; the data folder has to be a folder", ("--data", tmp_path / "file")),
         (_EXIT_ERROR, "/proc/lamina/data/jobs: cannot make the folder", ("--data", "/proc/lamina/data")),
         (

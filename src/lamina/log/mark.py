@@ -12,6 +12,7 @@ import json
 from typing import Final
 
 from lamina.errors import DiskFull, WrongFormat, from_os
+from lamina.log import foreign
 from lamina.log.files import Files, join
 from lamina.log.rewrite import write_new
 
@@ -24,12 +25,14 @@ _NEW: Final = ".new"
 def check(files: Files, folder: str) -> bool:
     """Whether there is a mark. Changes nothing.
 
-    Raises: WrongFormat if a later version made it, or nobody can tell; DiskError.
+    Raises: WrongFormat if a later version made it, or nobody can tell; if there is none, and the folder is that of
+        another program; DiskError.
     """
     path = join(folder, NAME)
     try:
         file = files.open(path)
     except FileNotFoundError:
+        _refuse_foreign(files, folder)
         return False
     except NotADirectoryError:
         return False  # whoever opens the folder says it better
@@ -58,6 +61,16 @@ def check(files: Files, folder: str) -> bool:
             hint="a later lamina wrote it: upgrade; nothing was changed",
         )
     return True
+
+
+def _refuse_foreign(files: Files, folder: str) -> None:
+    try:
+        names = files.list(folder)
+    except FileNotFoundError:
+        return  # it will be made
+    except OSError as error:
+        raise from_os(error, "look for the mark of the data folder in", folder) from error
+    foreign.refuse(folder, names)
 
 
 def make(files: Files, folder: str) -> None:

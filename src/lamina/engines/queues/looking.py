@@ -19,6 +19,7 @@ from lamina.engines.queues.restoring import IGNORED_FILE, restore
 from lamina.engines.queues.state import State
 from lamina.engines.queues.store_reading import TORN_TAIL
 from lamina.errors import BadOption, Corruption, DiskError, from_os
+from lamina.log import foreign
 from lamina.log.files import File, Files, join
 from lamina.log.naming import STORED
 
@@ -167,11 +168,14 @@ def look_at_journals(files: Files, folder: str, state: State) -> Looked:
 
 
 def found_in(files: Files, folder: str) -> store_files.Found:
-    """The files of the store. Raises: DiskError; BadOption if nobody ever had queues here."""
+    """The files of the store. Raises: DiskError; WrongFormat for the folder of an SMP server; BadOption if nobody ever
+    had queues here."""
     try:
-        found = store_files.find(files.list(folder))
+        names = files.list(folder)
     except OSError as error:
         raise from_os(error, "look at the folder", folder) from error
+    foreign.refuse(folder, names)
+    found = store_files.find(names)
     if not found.next_number:
         raise BadOption(f"{folder} holds no queues", hint="a server makes them there: lamina serve --data DIR")
     return found

@@ -14,7 +14,7 @@ from lamina.engines.queues.options import QueueOptions
 from lamina.engines.queues.restoring import Restored, restore
 from lamina.engines.queues.state import State
 from lamina.errors import BadOption, from_os
-from lamina.log import lock
+from lamina.log import foreign, lock
 from lamina.log.commit import Committer
 from lamina.log.files import Files, FolderLock, join
 from lamina.log.files.real import RealFiles
@@ -52,6 +52,7 @@ def open_engine(
     options, disk, time = options or QueueOptions(), files or RealFiles(), clock or SystemClock()
     try:
         disk.make_folder(folder)
+        foreign.refuse(folder, disk.list(folder))
     except OSError as error:
         raise from_os(error, "make the folder", folder) from error
     with Teardown(folder) as teardown:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from lamina.errors import from_os
+from lamina.log import foreign
 from lamina.log.attest import is_attested, next_record
 from lamina.log.files import File, Files, join, read_at
 from lamina.log.formats import QUEUE_STORE
@@ -77,6 +78,7 @@ class StoreReading:
 
     def _has_records(self, file: File) -> bool:
         header = read_header(file)
+        foreign.refuse_smp_text(self.name, header)
         is_torn = header_is_torn(header, QUEUE_STORE)
         if not is_torn and len(header) == HEADER_SIZE:
             check_header(file, self.name, QUEUE_STORE, header)

@@ -25,7 +25,7 @@ from lamina.engines.store.inputs import LayerReader, Layers, Progress, channel_f
 from lamina.engines.store.options import StoreOptions
 from lamina.engines.store.reading import FileRead
 from lamina.errors import Corruption, LaminaError, from_os
-from lamina.log import index, lock, rewrite
+from lamina.log import foreign, index, lock, rewrite
 from lamina.log.files import Files, FolderLock, join
 from lamina.log.frame import REASONS, Stop
 from lamina.log.naming import PWAL, FileName, sort_out
@@ -73,6 +73,7 @@ def open_store(
     """
     try:
         files.make_folder(folder)
+        foreign.refuse(folder, files.list(folder))
     except OSError as error:
         raise from_os(error, "make the folder", folder) from error
     try:
