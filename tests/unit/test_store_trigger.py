@@ -76,6 +76,53 @@ def test_thr3_the_folder_ctrl_is_made_when_it_is_missing() -> None:
         assert f"{FOLDER}/ctrl" in files.folders
 
 
+def test_thr3_the_folder_ctrl_is_made_again_while_the_store_is_open() -> None:
+    files = MemoryFiles()
+    with opened(files) as store:
+        store.put(1, b"k", b"v")
+        files.remove_empty_folder(f"{FOLDER}/ctrl")
+        until(lambda: f"{FOLDER}/ctrl" in files.folders)
+        files.write(START, b"")
+        assert result(files)["outcome"] == "done"
+
+
+def test_thr3_the_folder_ctrl_may_go_while_a_compaction_runs() -> None:
+    files = MemoryFiles()
+    with opened(files) as store:
+        store.put(1, b"k", b"v")
+        compact = store.compactions.compact
+
+        def compact_without_ctrl(progress: Any) -> Any:
+            for path in [path for path in files.names if path.startswith(f"{FOLDER}/ctrl/")]:
+                files.remove(path)
+            files.remove_empty_folder(f"{FOLDER}/ctrl")
+            return compact(progress)
+
+        store.compactions.compact = compact_without_ctrl  # type: ignore[assignment]
+        files.write(START, b"")
+        assert result(files)["outcome"] == "done"
+
+
+@pytest.mark.parametrize("is_in_the_way", [False, True])
+def test_a_clean_up_does_not_depend_on_the_folder_ctrl(
+    caplog: pytest.LogCaptureFixture, *, is_in_the_way: bool
+) -> None:
+    disk = MemoryFiles()
+    files = FaultyFiles(disk)
+    with opened(files, compact_every_s=0.01) as store:
+        if is_in_the_way:
+            disk.remove_empty_folder(f"{FOLDER}/ctrl")
+            disk.write(f"{FOLDER}/ctrl", b"a file")
+        files.fail("create", only="ctrl", times=1 << 30, error=errno.EACCES)
+        store.put(1, b"k", b"v")
+        until(lambda: store.engine.catalog.generation == 1)
+        until(lambda: not [name for name in disk.list(FOLDER) if name.startswith("pwal_0")])
+        assert RESULT not in disk.names
+        until(lambda: store.put(1, b"k", b"v2") and store.engine.catalog.generation > 3)
+    if is_in_the_way:
+        assert len([record for record in caplog.records if "make the folder" in record.getMessage()]) == 1
+
+
 @pytest.mark.parametrize("text", [b"", b"{}", b'{"by": "me"}', b"not json", b"[1, 2]", b"\xff\xfe", b"x" * 100_000])
 def test_trg2_trg3_thr4_the_file_starts_a_compaction_and_the_result_tells(text: bytes) -> None:
     files = MemoryFiles()

@@ -4,7 +4,7 @@
     ctrl/compaction_running   how far it is, while it is going on
     ctrl/compaction_result    how the last one ended
 
-All of them are JSON, one object each.
+All of them are JSON, one object each. The folder is made again when it is gone, and nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Trigger:
         self._folder = join(engine.folder, CTRL)
         self._is_stopped = threading.Event()
         self._told_at = 0.0
-        self._has_failed = False
+        self._problems: set[str] = set()  # of the last look
+        self._has_failed = self._is_to_clean_up = False
         self._thread = threading.Thread(target=self._run, name="lamina-store-compaction", daemon=True)
         self._thread.start()
 
@@ -58,16 +59,35 @@ class Trigger:
     def _run(self) -> None:
         while not self._is_stopped.wait(_LOOK_S):
             try:
-                asked = take_question(self._engine.files, self._folder)
-                if asked is not None:
-                    self._compact(asked)
-                elif self._is_due():
-                    self._compact({"by": "itself"})
-                    self._clean_up()
-            except LaminaError as error:
-                logger.warning("%s", error)
+                self.look()
             except Exception:
                 logger.exception("the compaction's thread met a mistake of ours")
+
+    def look(self) -> None:
+        """Do what is asked for, or due. What goes wrong is logged, once as long as it stays so."""
+        before, self._problems = self._problems, set()
+        for step in (self._compact_if_asked, self._compact_if_due, self._clean_up_if_due):
+            try:
+                step()
+            except LaminaError as error:
+                text = str(error)
+                if text not in before | self._problems:
+                    logger.warning("%s", text)
+                self._problems.add(text)
+
+    def _compact_if_asked(self) -> None:
+        files = self._engine.files
+        _make(files, self._folder)
+        asked = take_question(files, self._folder)
+        if asked is not None:
+            self._compact(asked)
+
+    def _compact_if_due(self) -> None:
+        if self._is_due():
+            try:
+                self._compact({"by": "itself"})
+            finally:
+                self._is_to_clean_up = not self._has_failed
 
     def _is_due(self) -> bool:
         engine, options = self._engine, self._engine.options
@@ -85,8 +105,10 @@ class Trigger:
             return False
         return self._compactions.dead_ratio() >= options.compact_dead_ratio
 
-    def _clean_up(self) -> None:
+    def _clean_up_if_due(self) -> None:
         engine = self._engine
+        if not self._is_to_clean_up:
+            return
         keep: int | None = None
         if engine.options.keep_history_s:
             try:
@@ -94,6 +116,7 @@ class Trigger:
             except TooOld:
                 keep = 0  # all there is
         self._compactions.clean_up(keep)
+        self._is_to_clean_up = False
 
     def _compact(self, asked: dict[str, Any]) -> None:
         files = self._engine.files
@@ -110,6 +133,7 @@ class Trigger:
             logger.warning("a compaction failed: %s", error)
         finally:
             _remove(files, join(self._folder, RUNNING))
+        _make(files, self._folder)
         put(files, self._folder, RESULT, answer)
 
     def _tell(self, done: int, total: int) -> None:
@@ -118,6 +142,14 @@ class Trigger:
             self._told_at = now
             with suppress(LaminaError):  # it goes on, whoever watches
                 put(self._engine.files, self._folder, RUNNING, {"done": done, "total": total})
+
+
+def _make(files: Files, folder: str) -> None:
+    """Raises: DiskError."""
+    try:
+        files.make_folder(folder)
+    except OSError as error:
+        raise from_os(error, "make the folder", folder) from error
 
 
 def take_question(files: Files, folder: str) -> dict[str, Any] | None:
