@@ -629,6 +629,13 @@ def test_hello_names_what_redis_names(pair: Pair) -> None:
             assert told[0][name] == told[1][name]
 
 
+def test_info_names_the_port(pair: Pair) -> None:
+    """Also where any free one was asked for."""
+    for port in (pair.peer_port, pair.port):
+        with Wire(port) as client:
+            assert b"tcp_port:%d\r\n" % port in client.ask("INFO", "server")
+
+
 def test_a_wait_that_is_over_gives_null(pair: Pair) -> None:
     """RESP2: a null array; RESP3: null. Clients tell them apart."""
     for port in (pair.peer_port, pair.port):

@@ -28,14 +28,13 @@ HANDLERS.update(COMMANDS)
 def house(monkeypatch: pytest.MonkeyPatch) -> House:
     house = House(topics=Any, clock=ManualClock())  # type: ignore[arg-type]  # none is reached
     house.settings = Settings(sync="interval(1000 ms)", max_connections=77, folder="/data")
-    house.port = 6399
     monkeypatch.setitem(HANDLERS, b"dbsize", lambda session, args: b":5\r\n")
     return house
 
 
 @pytest.fixture
 def session(house: House) -> Session:
-    return house.enter(b"127.0.0.1:5001", b"127.0.0.1:6379")
+    return house.enter(b"127.0.0.1:5001", b"127.0.0.1:6399")
 
 
 class Reader(Wire):
@@ -67,6 +66,16 @@ def settings(session: Session, *patterns: str) -> dict[bytes, bytes]:
 
 
 # -- INFO ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [(b"10.0.0.7:41234", "41234"), (b"[::1]:41234", "41234"), (b"/run/lamina.sock:0", "0"), (b"", "0")],
+)
+def test_the_port_is_the_one_that_the_client_came_to(house: House, address: bytes, port: str) -> None:
+    session = house.enter(b"10.0.0.9:5001", address)
+    assert facts(session, "server")["tcp_port"] == port
+    assert settings(session, "port") == {b"port": port.encode()}
 
 
 def test_info_has_real_numbers(house: House, session: Session) -> None:

@@ -3,7 +3,7 @@ cdef class House:
     cdef public object topics, clock, settings, gate, changed, has_due, why, queues, store, queue_password, dump, expect_all, stops
     cdef public tuple shown
     cdef public dict sessions, taken
-    cdef public long long started_ns, commands, reads_on, connections, port, _next_id
+    cdef public long long started_ns, commands, reads_on, connections, _next_id
 
 cdef class Session:
     cdef object __weakref__

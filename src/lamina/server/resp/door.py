@@ -562,6 +562,8 @@ def _nothing() -> None:
 
 def _address(transport: asyncio.BaseTransport, which: str) -> bytes:
     found = transport.get_extra_info(which)
+    if isinstance(found, str) and found:  # a socket of the file system, as Redis shows it
+        return f"{found}:0".encode(errors="surrogateescape")
     with suppress(TypeError, IndexError, ValueError):
         host, port = found[:2]
         return f"[{host}]:{port}".encode() if ":" in str(host) else f"{host}:{port}".encode()

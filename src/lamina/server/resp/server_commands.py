@@ -177,11 +177,17 @@ def _of_server(session: Session) -> dict[str, object]:
         "arch_bits": 64,
         "process_id": os.getpid(),
         "run_id": house.settings.run_id,
-        "tcp_port": house.port,
+        "tcp_port": _port(session),
         "server_time_usec": now_ns // 1000,
         "uptime_in_seconds": up_s,
         "uptime_in_days": up_s // _DAY_S,
     }
+
+
+def _port(session: Session) -> int:
+    """That this client came to, whatever the settings say (0: any that is free); 0: no port but a file."""
+    port = session.local_address.rpartition(b":")[2]
+    return int(port) if port.isdigit() else 0
 
 
 def _of_clients(session: Session) -> dict[str, object]:
@@ -298,7 +304,7 @@ _SECTIONS: dict[bytes, tuple[bytes, Callable[[Session], dict[str, object]]]] = {
 
 def config_get(session: Session, args: Args) -> bytes:
     """CONFIG GET pattern ...: each setting once. A plain name comes back in the letters it was asked in."""
-    known = session.house.settings.shown(session.house.port)
+    known = session.house.settings.shown(_port(session))
     found: dict[bytes, tuple[bytes, bytes]] = {}
     for pattern in args[2:]:
         if any(byte in b"[*?" for byte in pattern):
@@ -316,7 +322,7 @@ def config_set(session: Session, args: Args) -> bytes:
     """CONFIG SET name value ...: all or none."""
     if len(args) % 2:
         raise Refusal(_SYNTAX)
-    settings, port = session.house.settings, session.house.port
+    settings, port = session.house.settings, _port(session)
     known = settings.shown(port)
     wanted: dict[bytes, tuple[bytes, bytes]] = {}
     for shown, value in zip(args[2::2], args[3::2], strict=True):

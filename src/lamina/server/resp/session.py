@@ -118,7 +118,6 @@ class House:
         """Those of them that ask for what is new, and may wait for it."""
         self.connections = 0
         """That were ever made."""
-        self.port = 0
         self._next_id = 0
 
     def enter(self, address: bytes = b"", local_address: bytes = b"") -> Session:
