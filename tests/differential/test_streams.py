@@ -636,6 +636,24 @@ def test_info_names_the_port(pair: Pair) -> None:
             assert b"tcp_port:%d\r\n" % port in client.ask("INFO", "server")
 
 
+def test_about_trims_as_redis_does(pair: Pair) -> None:
+    """With nodes of a hundred entries, as they are unless set otherwise; those of Redis are not bounded in bytes."""
+    told = []
+    for port in (pair.peer_port, pair.port):
+        with Wire(port) as client:
+            for name, size in (("entries", 100), ("bytes", 0)):
+                assert client.ask("CONFIG", "SET", f"stream-node-max-{name}", size) == OK
+            client.ask("FLUSHALL")
+            said = [client.ask("XADD", "s", number, "f", "v") for number in range(1, 251)]
+            said += [
+                client.ask("XADD", "s", "MINID", "~", number - 180, number, "f", "v") for number in range(251, 400)
+            ]
+            said += [client.ask("XTRIM", "s", *words.split()) for words in ("MINID ~ 250", "MAXLEN ~ 60", "MAXLEN ~ 0")]
+            told.append([*said, client.ask("XLEN", "s")])
+            client.ask("CONFIG", "SET", "stream-node-max-entries", 1)
+    assert told[0] == told[1] and told[0][-1] == 0
+
+
 def test_a_wait_that_is_over_gives_null(pair: Pair) -> None:
     """RESP2: a null array; RESP3: null. Clients tell them apart."""
     for port in (pair.peer_port, pair.port):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from integration.redis_peer import MISSING, PROGRAM, RedisPeer
 from integration.resp_wire import NULL_ARRAY, OK, Error, Map, Wire, same
 from lamina.clock import ManualClock
+from lamina.engines import loops
+from lamina.engines.topics.front import Front
+from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.topics import Topics
 from lamina.log.files.memory import MemoryFiles
@@ -200,28 +204,77 @@ def test_about_maxlen_lets_go_as_many_at_once_as_a_node_holds(session: Session, 
     assert lengths == [*range(1, 105), *range(5, 105), 5]
 
 
-def test_about_minid_lets_go_as_many_at_once_as_a_node_holds(session: Session) -> None:
-    for number in range(1, 200):
-        ask(session, "XADD", "s", "MINID", "~", 500, f"{number}-0", "f", "v")
-    assert all_ids(session) == [f"{number}-0" for number in range(101, 200)]
-    assert ask(session, "XTRIM", "s", "MINID", "~", 500) == 0
+def test_about_minid_lets_whole_nodes_go_as_soon_as_they_are_too_old(session: Session) -> None:
+    add(session, *(f"{number}-0" for number in range(1, 151)))
+    lengths = []
+    for number in range(151, 160):
+        ask(session, "XADD", "s", "MINID", "~", number - 55, f"{number}-0", "f", "v")
+        lengths.append(ask(session, "XLEN", "s"))
+    assert lengths == [*range(151, 156), *range(56, 60)], "the first node ends with 100-0"
+    assert ask(session, "XTRIM", "s", "MINID", "~", 150) == 0
+    assert ask(session, "XTRIM", "s", "MINID", "~", 160) == 59, "nothing is left"
 
 
-def test_about_minid_looks_at_entries_as_seldom_as_a_node_is_full(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add(session, "1-0")
+def test_about_minid_reads_the_oldest_entries_once(session: Session, house: House) -> None:
+    add(session, *(f"{number}-0" for number in range(1, 151)))
     topic = topic_of(session)
-    looked, look = [], topic.looked_at
-
-    def counted(*args: Any) -> Any:
-        looked.append(topic.state.added)
-        return look(*args)
-
-    monkeypatch.setattr(topic, "looked_at", counted)
-    for number in range(2, 251):
+    topic.settle(topic.newest_position())
+    topic.tail = type(topic.tail)(topic.state.last_id)  # as after a restart
+    topic._front = Front(topic.state, read := Counted(topic._contents.ids_from))
+    for number in range(151, 250):
         ask(session, "XADD", "s", "MINID", "~", 2, f"{number}-0", "f", "v")
-    assert looked == [100, 200]
+    assert read.times == 1
+
+
+class Counted:
+    def __init__(self, read: Callable[[EntryId, int], list[EntryId]]) -> None:
+        self._read = read
+        self.times = 0
+
+    def __call__(self, start: EntryId, most: int) -> list[EntryId]:
+        self.times += 1
+        return self._read(start, most)
+
+
+@pytest.mark.parametrize(
+    "words", [("XADD", "s", "MINID", "~", "120-0", "200-0", "f", "v"), ("XTRIM", "s", "MINID", "~", "120-0")]
+)
+def test_a_loop_does_not_read_to_trim_and_has_changed_nothing(session: Session, words: tuple[str, ...]) -> None:
+    add(session, *(f"{number}-0" for number in range(1, 151)))
+    topic = topic_of(session)
+    topic.settle(topic.newest_position())
+    topic.tail = type(topic.tail)(topic.state.last_id)  # as after a restart
+    topic._front = Front(topic.state, topic._contents.ids_from)
+    was = loops.begin_at_once()
+    try:
+        with pytest.raises(loops.MustWait):
+            ask(session, *words)
+    finally:
+        loops.end_at_once(was)
+    assert ask(session, "XLEN", "s") == 150
+    ask(session, *words)
+    assert 50 <= ask(session, "XLEN", "s") <= 51
+
+
+def test_a_node_of_which_some_were_deleted_goes_as_well(session: Session) -> None:
+    add(session, *(f"{number}-0" for number in range(1, 151)))
+    ask(session, "XADD", "s", "MINID", "~", 2, "151-0", "f", "v")
+    ask(session, "XDEL", "s", *(f"{number}-0" for number in range(1, 100)))
+    ask(session, "XADD", "s", "MINID", "~", 120, "152-0", "f", "v")
+    assert all_ids(session)[0] == "101-0", "else each XADD would look at it again"
+    ask(session, "XDEL", "s", "101-0")
+    ask(session, "XADD", "s", "MINID", "~", 120, "153-0", "f", "v")
+    assert all_ids(session)[0] == "102-0", "fewer than a node holds"
+
+
+def test_about_nothing_empties_a_small_topic(session: Session) -> None:
+    add(session, "1-1", "1-2", "1-3")
+    assert ask(session, "XTRIM", "s", "MAXLEN", "~", 1) == 0
+    assert ask(session, "XTRIM", "s", "MAXLEN", "~", 0, "LIMIT", 2) == 0, "a node goes as a whole"
+    assert ask(session, "XTRIM", "s", "MAXLEN", "~", 0) == 3
+    assert ask(session, "XLEN", "s") == 0
+    ask(session, "XADD", "s", "MAXLEN", "~", 0, "2-0", "f", "v")
+    assert ask(session, "XLEN", "s") == 0
 
 
 def test_about_an_entry_is_that_entry_with_nodes_of_one(session: Session, house: House) -> None:
@@ -247,7 +300,8 @@ def test_limit_lets_whole_nodes_go_only(session: Session, house: House) -> None:
     add(session, *(f"1-{number}" for number in range(1, 11)))
     assert ask(session, "XTRIM", "s", "MAXLEN", "~", 1, "LIMIT", 2) == 0
     assert ask(session, "XTRIM", "s", "MAXLEN", "~", 1, "LIMIT", 4) == 3
-    assert ask(session, "XTRIM", "s", "MAXLEN", "~", 0) == 6
+    assert ask(session, "XTRIM", "s", "MAXLEN", "~", 0, "LIMIT", 6) == 6
+    assert ask(session, "XTRIM", "s", "MAXLEN", "~", 0, "LIMIT", 1) == 1, "the last node holds one"
 
 
 def test_without_limit_a_hundred_nodes_go(session: Session, house: House) -> None:
@@ -558,6 +612,27 @@ def test_every_word_is_answered_as_redis_does(session: Session, house: House, ve
             expected, said = client.ask(*line.split()), ask(session, *line.split())
             if line.startswith("XINFO STREAM"):
                 expected, said = without_tree(expected), without_tree(said)
+            assert same(expected, said), f"{line}: Redis {expected!r}, Lamina {said!r}"
+
+
+_NODES = [
+    *("XADD s MINID ~ 500 1 f v", "XLEN s", "XTRIM s MAXLEN ~ 0", "XADD s MINID ~ 1 2 f v", "XTRIM s MAXLEN ~ 0"),
+    *(f"XADD s {number} f v" for number in range(10, 265)),
+    *("XTRIM s MINID ~ 100", "XTRIM s MINID ~ 109", "XTRIM s MINID ~ 110", "XLEN s", "XTRIM s MAXLEN ~ 60"),
+    *("XTRIM s MAXLEN ~ 55", "XADD s MINID ~ 264 300 f v", "XLEN s", "XTRIM s MAXLEN ~ 1", "XTRIM s MAXLEN ~ 0"),
+    *("XLEN s", "XADD s MAXLEN ~ 0 301 f v", "XLEN s"),
+    *(f"XADD s MINID ~ {number - 130} {number} f v" for number in range(400, 650)),
+    *("XLEN s", "XRANGE s - + COUNT 1", "XTRIM s MINID ~ 1000 LIMIT 100", "XTRIM s MINID ~ 1000 LIMIT 99", "XLEN s"),
+    *("XADD s MINID ~ 2000 1000 f v", "XLEN s"),
+]
+
+
+@pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+def test_about_trims_whole_nodes_as_redis_does(session: Session) -> None:
+    """Entries are small: where they are not, nodes of Redis end by their bytes, too."""
+    with RedisPeer("--stream-node-max-bytes", 0) as peer, Wire(peer.port) as client:
+        for line in _NODES:
+            expected, said = client.ask(*line.split()), ask(session, *line.split())
             assert same(expected, said), f"{line}: Redis {expected!r}, Lamina {said!r}"
 
 

@@ -23,6 +23,7 @@ class Front:
         self._state = state
         self._read = read
         self._ids: deque[EntryId] = deque()  # the oldest that are there, and perhaps some that are not any more
+        self._edge: tuple[EntryId, int, EntryId] | None = None  # what was trimmed, the count, and the id there
 
     def first(self, behind: EntryId = FIRST) -> EntryId | None:
         """The oldest; None if there is none. ``behind``: all up to this one were taken."""
@@ -33,18 +34,44 @@ class Front:
             ids.extend(self._read(EntryId(max(state.trimmed_to, behind) + 1), _AHEAD))
         return ids[0] if ids else None
 
-    def take(self, most: int | None, before: EntryId | None = None) -> tuple[EntryId, int]:
-        """Take the oldest, at most so many, and only such before an id. Returns the last of them, and how many.
+    def edge(self, count: int) -> EntryId | None:
+        """The id of the so-maniest of the oldest; None: there are fewer.
+
+        It is looked for once and stays until it goes: what is deleted in front of it meanwhile is not made up for.
+        """
+        state = self._state
+        if self._edge is None or self._edge[:2] != (state.trimmed_to, count) or not state.has(self._edge[2]):
+            if state.length < count:
+                return None
+            found: list[EntryId] = []
+            while len(found) < count:
+                more = self._read(EntryId((found[-1] if found else state.trimmed_to) + 1), count - len(found))
+                if not more:
+                    return None
+                found += more
+            self._edge = state.trimmed_to, count, found[-1]
+        return self._edge[2]
+
+    def take(self, most: int | None, before: EntryId | None = None, by: int = 1) -> tuple[EntryId, int]:
+        """Take the oldest, at most so many, and only such before an id. Returns the last of them, and how many: a
+        multiple of ``by`` unless nothing is left.
 
         They are to be trimmed now; if that fails, ``forget``.
         """
         count, last = 0, FIRST
-        while most is None or count < most:
-            id = self.first(last)
-            if id is None or (before is not None and id >= before):
+        more: list[EntryId] = []  # since the last multiple
+        while most is None or count + len(more) < most:
+            id = self.first(more[-1] if more else last)
+            if id is None:
+                return (more[-1] if more else last), count + len(more)
+            if before is not None and id >= before:
                 break
             self._ids.popleft()
-            count, last = count + 1, id
+            more.append(id)
+            if len(more) == by:
+                count, last = count + by, id
+                more.clear()
+        self._ids.extendleft(reversed(more))
         return last, count
 
     def knows(self, most: int | None, before: EntryId | None) -> bool:

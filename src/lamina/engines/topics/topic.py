@@ -298,11 +298,21 @@ class Topic(logged.Logged):
             self.state.delete(there, before)
             return len(there), position
 
-    def trim_to(self, id: EntryId, most: int | None = None) -> tuple[int, int]:
-        """Let all entries before ``id`` go, at most so many of them. Returns how many went, and the position."""
+    def trim_to(self, id: EntryId, most: int | None = None, by: int = 1) -> tuple[int, int]:
+        """Let all entries before ``id`` go, at most so many of them, and a multiple of ``by`` unless none is left.
+        Returns how many went, and the position.
+        """
         with self.lock:
             self._freshen()
-            return self._trim(*self._front.take(most, before=id))
+            return self._trim(*self._front.take(most, id, by))
+
+    def edge(self, count: int) -> EntryId | None:
+        """The id of the so-maniest of the oldest entries; None: there are fewer. It is quick as long as none goes."""
+        with self.lock:
+            if self.state.length != count:
+                return self._front.edge(count)
+            newest, _ = self.looked_at(ids.FIRST, ids.LAST, 1, newest_first=True)  # in memory, where it was just added
+            return entries.entry_id(newest[0]) if newest else None
 
     def trim_length(self, length: int, most: int | None = None) -> tuple[int, int]:
         """Keep only the newest ``length`` entries; let at most ``most`` go. Returns how many went, and the position."""

@@ -57,12 +57,10 @@ def _add(session: Session, topic: Topic, fields: Args, asked: Asked) -> tuple[En
     """Add an entry and trim. Returns its id, and the position of what was written last."""
     with topic.lock:
         node = node_entries(session)
-        # To know how many are before an id they have to be looked at: as seldom as a node would be full.
-        is_due = asked.trims and (asked.length is not None or not asked.is_rough or (topic.state.added + 1) % node == 0)
-        if is_due and not can_trim_at_once(topic, asked, node):
+        if asked.trims and not can_trim_at_once(topic, asked, node):
             loops.must_wait()  # before the entry is added
         id, position = topic.add(fields, _resolved(topic, asked))
-        if is_due:
+        if asked.trims:
             _, trimmed_at = trim(topic, asked, node)
             position = trimmed_at or position
         return id, position

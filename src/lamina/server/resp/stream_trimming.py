@@ -2,6 +2,7 @@
 
 With ``~`` Redis removes whole nodes of its tree only. Lamina has no nodes, but does as if it had: it lets as many go at
 once as a node would hold (``stream-node-max-entries``), so that not every XADD writes a record about a single entry.
+Only the last node may hold fewer. It goes when nothing is to be left, as in Redis.
 """
 
 from __future__ import annotations
@@ -117,9 +118,12 @@ def node_entries(session: Session) -> int:
 
 
 def can_trim_at_once(topic: Topic, asked: Asked, node: int) -> bool:
-    """``trim`` finds what it needs in memory, once one more entry is there."""
+    """``trim`` finds what it needs in memory, once one more entry is there.
+
+    Raises: MustWait, where it has to be looked for.
+    """
     if asked.length is None:
-        return topic.can_trim_at_once(None, None if asked.is_rough else asked.oldest)
+        return (asked.is_rough and _old_edge(topic, asked, node) is None) or topic.can_trim_at_once(None, asked.oldest)
     excess = topic.state.length + 1 - asked.length
     if excess < (node if asked.is_rough else 1):
         return True
@@ -138,15 +142,29 @@ def trim(topic: Topic, asked: Asked, node: int) -> tuple[int, int]:
 
 def _trim_rough(topic: Topic, asked: Asked, node: int) -> tuple[int, int]:
     limit = min(100 * node, 1_000_000) if asked.limit is None else asked.limit
-    most = limit - limit % node if limit else None
-    if most == 0:
-        return 0, 0
     with topic.lock:
-        if asked.length is not None:
-            excess = topic.state.length - asked.length
-            excess -= excess % node
-            return topic.trim_length(topic.state.length - excess, most) if excess > 0 else (0, 0)
-        oldest = asked.oldest or ids.FIRST
-        enough = min(node, _NODE)  # they are read: not a whole topic, whatever the size of a node
-        found, _ = topic.looked_at(ids.FIRST, EntryId(oldest - 1), enough)
-        return topic.trim_to(oldest, most) if len(found) == enough else (0, 0)
+        length = topic.state.length
+        is_length = asked.length is not None
+        by = node if is_length else _read_node(node)
+        most = length if not limit or limit >= length else limit - limit % by
+        if is_length or topic.state.last_id < (asked.oldest or ids.FIRST):
+            kept = asked.length or 0
+            excess = max(length - kept, 0)
+            most = min(most, excess - excess % by if kept else excess)
+            return topic.trim_length(length - most) if most else (0, 0)
+        edge = _old_edge(topic, asked, node)
+        if not most or edge is None:
+            return 0, 0
+        trimmed = topic.trim_to(asked.oldest or ids.FIRST, most, by)
+        return trimmed if trimmed[0] else topic.trim_to(EntryId(edge + 1))  # some of the node were deleted
+
+
+def _read_node(node: int) -> int:
+    """Entries of a node where they have to be read: not a whole topic, whatever the size of a node."""
+    return min(node, _NODE)
+
+
+def _old_edge(topic: Topic, asked: Asked, node: int) -> EntryId | None:
+    """The last entry of the oldest node; None: not all of that is older than what is to stay."""
+    edge = topic.edge(_read_node(node))
+    return edge if edge is not None and edge < (asked.oldest or ids.FIRST) else None
