@@ -577,6 +577,19 @@ def test_a_client_that_does_not_read_does_not_hold_up_the_stop(tmp_path: Path) -
     assert was_clean(tmp_path)
 
 
+def test_files_may_be_as_small_as_those_of_workq(tmp_path: Path) -> None:
+    """Where a file has that many bytes already when it is made, workq makes files without end."""
+    for size in (15, 1):
+        folder = tmp_path / str(size)
+        with Server(folder, "-cmdlog-seg-size", size) as server, server.client() as client:
+            for number in range(3):
+                assert client.ask(add(number)) == b"+OK"
+            assert server.stop() < SOON_S
+        assert 3 <= len(list(folder.glob("*.log"))) <= 5, "a record in each, and what an orderly stop writes"
+        with Server(folder, "-cmdlog-seg-size", size) as server, server.client() as client:
+            assert [client.complete(number, b"r") for number in range(3)] == [b"+OK"] * 3
+
+
 @pytest.mark.parametrize("policy", ["os", "interval", "always"])
 def test_a_killed_server_keeps_everything_it_answered(tmp_path: Path, policy: str) -> None:
     flags = ("-cmdlog-sync", policy, "-cmdlog-seg-size", 20_000, "-cmdlog-clean-int", 50)

@@ -91,7 +91,7 @@ def test_a_payload_may_have_64_mib_unless_told() -> None:
     assert LogOptions().max_payload == 64 * 2**20
 
 
-LIMITS = {"segment_bytes": (64, 1 << 62), "max_payload": (1, 1 << 30), "gather_bytes": (1, 1 << 40)}
+LIMITS = {"segment_bytes": (1, 1 << 62), "max_payload": (1, 1 << 30), "gather_bytes": (1, 1 << 40)}
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, limits in LIMITS.items() for value in limits])

@@ -36,7 +36,7 @@ class LogOptions:
         elif not isinstance(given, Sync):
             raise BadOption(f"sync = {self.sync!r} is no policy", hint="give ALWAYS, interval(ms) or OS", option="sync")
         for name, least, most in (
-            ("segment_bytes", 64, 1 << 62),
+            ("segment_bytes", 1, 1 << 62),
             ("max_payload", 1, _LARGEST_PAYLOAD),
             ("gather_bytes", 1, 1 << 40),
         ):
