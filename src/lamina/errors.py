@@ -463,7 +463,7 @@ def from_os(error: OSError, action: str, path: str) -> StorageError:
         errno.EMFILE: "raise the limit of open files (ulimit -n)",
         errno.ENFILE: "the machine is out of file handles",
         errno.EIO: "the disk reports an error; check it before reopening the log",
-        errno.ELOOP: "symbolic links are not followed; name the real file",
+        errno.ELOOP: "symbolic links are not followed; name the real file or folder",
     }.get(number, "")
     return DiskError(message, hint=hint, **facts)
 

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 import lamina
 from lamina.clock import ManualClock
 from lamina.data import Data, folder_name
-from lamina.errors import BadName, BadOption, LaminaError, LogClosed, LogFailed, LogLocked, StorageError
+from lamina.errors import BadName, BadOption, DiskError, LaminaError, LogClosed, LogFailed, LogLocked, StorageError
 from lamina.log import ALWAYS, OS, LogOptions
 from lamina.log.files.faulty import FaultyFiles
 from lamina.log.files.memory import MemoryFiles
@@ -259,3 +260,42 @@ def test_other_options_for_an_open_log_are_refused(tmp_path) -> None:
         assert data.log("a", LogOptions(sync=OS)) is log
         with pytest.raises(BadOption):
             data.log("a", LogOptions(sync=ALWAYS))
+
+
+# -- links ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["jobs", "topics", "queues", "store"])
+def test_the_folder_of_an_engine_is_opened_without_following_a_link(tmp_path: Path, engine: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / engine).symlink_to(elsewhere)
+    with lamina.open(tmp_path / "data") as data:
+        with pytest.raises(DiskError, match=f"{engine}: cannot open the folder: it is a symbolic link") as refused:
+            getattr(data, engine)
+        assert "name the real file or folder" in refused.value.hint
+    assert not list(elsewhere.iterdir()), "nothing is written elsewhere"
+
+
+@pytest.mark.parametrize("place", ["logs/mine", "topics/orders"])
+def test_a_log_of_a_data_folder_is_opened_without_following_a_link(tmp_path: Path, place: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path / "data" / place
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    with lamina.open(tmp_path / "data") as data, pytest.raises(DiskError, match="it is a symbolic link"):
+        if place.startswith("logs"):
+            data.log("mine")
+        else:
+            data.topic("orders").publish({"f": "v"})
+    assert not list(elsewhere.iterdir()), "nothing is written elsewhere"
+
+
+def test_a_data_folder_may_be_reached_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with lamina.open(tmp_path / "link") as data:
+        data.store.put(1, b"tea", b"41")
+    assert (tmp_path / "real" / "store").is_dir()

@@ -113,6 +113,9 @@ class Files(Protocol):
     def sync_folder(self, folder: str) -> None:
         """Return when names made, renamed and removed in the folder are on the disk."""
 
+    def is_link(self, path: str) -> bool:
+        """Whether that is a symbolic link. False where nothing is, too."""
+
     def lock(self, path: str) -> FolderLock | str:
         """Take the lock that ``path`` stands for, or say who holds it."""
 

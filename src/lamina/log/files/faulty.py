@@ -174,6 +174,9 @@ class FaultyFiles:
         self.pass_or_fail("sync_folder", folder)
         self.inner.sync_folder(folder)
 
+    def is_link(self, path: str) -> bool:
+        return self.inner.is_link(path)
+
     def lock(self, path: str) -> FolderLock | str:
         return self.inner.lock(path)
 

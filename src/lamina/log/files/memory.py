@@ -180,6 +180,9 @@ class MemoryFiles:
         self._check_folder(folder)
         self.do_sync_folder(folder)
 
+    def is_link(self, path: str) -> bool:
+        return False
+
     def lock(self, path: str) -> MemoryLock | str:
         if path in self.locks:
             return "this process"

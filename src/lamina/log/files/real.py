@@ -234,6 +234,9 @@ class RealFiles:
         finally:
             os.close(handle)
 
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
+
     def lock(self, path: str) -> RealLock | str:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, FILE_MODE)
         try:
