@@ -13,6 +13,7 @@ from integration.workq_server import raw_id
 from lamina.clock import ManualClock
 from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.queues.opening import open_engine
+from lamina.engines.queues.options import QueueOptions
 from lamina.engines.store.api import Store
 from lamina.engines.topics.topics import Topics
 from lamina.errors import LaminaError
@@ -123,6 +124,76 @@ def test_a_full_disk_is_a_problem_until_there_is_room(lab: Lab) -> None:
     lab.files.faults.clear()
     lab.clock.advance(1)
     assert lab.life.problems == {}, "whoever looks finds out that there is room again"
+
+
+def test_a_write_that_the_disk_refuses_is_a_problem_until_one_gets_through(lab: Lab) -> None:
+    engine = lab.jobs()
+    restored.watch_log(lab.life, "jobs", lambda: engine.log)  # type: ignore[arg-type, return-value]
+    lab.life.ready()
+    lab.files.faults.append(Fault("append", times=1_000))
+    for number in range(2):
+        with pytest.raises(LaminaError):
+            engine.settle(engine.add(raw_id(number), "mail", 1000, 10**9, b""))
+        assert "Input/output error" in lab.life.needs_restart and not lab.life.is_ready
+    lab.files.faults.clear()
+    engine.settle(engine.add(raw_id(7), "mail", 1000, 10**9, b""))
+    assert lab.life.needs_restart == "" and lab.life.is_ready
+    engine.close()
+
+
+def test_a_topic_that_refuses_writes_is_a_problem_and_so_are_its_groups(lab: Lab) -> None:
+    options = LogOptions(sync=ALWAYS)
+    topics = Topics.open("topics", files=lab.files, clock=lab.clock, options=options, threaded=False)
+    restored.watch_topics(lab.life, topics)
+    topic = topics.get_or_make(b"orders")
+    topic.settle(topic.add([b"f", b"v"])[1])
+    groups = topic.groups
+    lab.life.ready()
+    for log, write in (
+        ("/orders/", lambda: topic.settle(topic.add([b"f", b"v"])[1])),
+        ("/orders/groups/", lambda: groups.settle(groups.create(b"g", None))),
+    ):
+        lab.files.faults.append(Fault("append", times=1_000, only=log))
+        with pytest.raises(LaminaError):
+            write()
+        assert lab.life.needs_restart.startswith("topics: orders: "), log
+        lab.files.faults.clear()
+        write()
+        assert lab.life.is_ready, log
+    topics.close()
+
+
+@pytest.mark.parametrize("store", ["memory", "journal"])
+def test_queues_that_refuse_writes_are_a_problem(lab: Lab, store: str) -> None:
+    options = QueueOptions(store=store)
+    engine = open_engine("queues", files=lab.files, clock=lab.clock, threaded=False, options=options)
+    restored.watch_log(lab.life, "queues", lambda: engine.keeper if store == "journal" else engine.log)
+    lab.life.ready()
+    queue = engine.create(None, None)[0]
+    engine.keeper.settle(engine.send(queue, b"one")[-1])
+    lab.files.faults.append(Fault("append", times=1_000))
+    with pytest.raises(LaminaError):
+        engine.keeper.settle(engine.send(queue, b"two")[-1])
+    assert "Input/output error" in lab.life.needs_restart
+    lab.files.faults.clear()
+    engine.keeper.settle(engine.send(queue, b"three")[-1])
+    assert lab.life.is_ready
+    engine.close()
+
+
+def test_a_store_that_refuses_writes_is_a_problem(lab: Lab) -> None:
+    store = Store.open("store", files=lab.files, clock=lab.clock)
+    restored.watch_log(lab.life, "store", lambda: store.engine)
+    lab.life.ready()
+    store.put(1, b"tea", b"41")
+    lab.files.faults.append(Fault("append", times=1_000))
+    with pytest.raises(LaminaError):
+        store.put(1, b"tea", b"42")
+    assert "Input/output error" in lab.life.needs_restart
+    lab.files.faults.clear()
+    store.put(1, b"tea", b"43")
+    assert lab.life.is_ready
+    store.close()
 
 
 def test_a_log_of_groups_that_failed_needs_a_new_start(lab: Lab) -> None:

@@ -78,6 +78,8 @@ class Log(Positions):
         self._waiters = Waiters()
         self._failure: LaminaError | None = None
         self._round_error: LaminaError | None = None
+        self.write_error: StorageError | None = None
+        """What kept the last write out of the file; None: it got through."""
         self._sync_asked = 0
         self._is_led = False  # a thread runs rounds for those who wait
 
@@ -402,8 +404,11 @@ class Log(Positions):
             except LogFailed:
                 raise
             except StorageError as error:
+                self.write_error = error
                 self._publish()
                 self._refuse([call for call in calls if call.last > tail.written], error)
+            else:
+                self.write_error = None
         if may_sync and tail.sync_is_due(self._sync_asked):
             if self._waiters:
                 self._publish()  # some may wait for no more than the write

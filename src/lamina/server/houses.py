@@ -238,6 +238,8 @@ def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside
             path = join(given.folder, RESERVE)
             engine.use_reserve(Reserve(engine.files, path, engine.clock, given.reserve_bytes))
         restored.watch_log(life, "queues", lambda: _log_of(engine.log))
+        if engine.keeper is not engine:  # the journal, where each queue has its own files
+            restored.watch_log(life, "queue messages", lambda: engine.keeper)
         restored.watch_room(life, "queues", lambda: engine.reserve)
         deliveries = Deliveries(engine)
         upkeep.start()

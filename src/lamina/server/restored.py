@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from lamina.errors import LaminaError, LogClosed
+from lamina.errors import DiskFull, LaminaError, LogClosed
 from lamina.log.reserve import Reserve
 from lamina.log.writer import Log
 from lamina.server.life import Life, Restoring
@@ -87,33 +87,40 @@ def _count(number: int, one: str, more: str = "") -> str:
     return f"{number} {one if number == 1 else more or one + 's'}"
 
 
-class _Failing(Protocol):
+class _Writing(Protocol):
     @property
     def failure(self) -> LaminaError | None: ...
+    @property
+    def write_error(self) -> LaminaError | None: ...
 
 
-def watch_log(life: Life, name: str, log: Callable[[], _Failing | None]) -> None:
+def watch_log(life: Life, name: str, log: Callable[[], _Writing | None]) -> None:
     """A log that failed refuses all writes until it is opened again: only a new start helps.
 
+    One whose last write the disk refused is of no use either, until a write gets through. A full disk is a problem of
+    its own (``watch_room``, ``watch_disk``).
     ``log`` is asked each time, for an engine may get another one; None: there is none (yet).
     """
+    life.watch(name, lambda: _refusal(log()), needs_restart=True)
 
-    def ask() -> str | None:
-        found = log()
-        failure = found.failure if found is not None else None
-        return str(failure) if failure is not None and not isinstance(failure, LogClosed) else None
 
-    life.watch(name, ask, needs_restart=True)
+def _refusal(log: _Writing | None) -> str | None:
+    if log is None or isinstance(log.failure, LogClosed):
+        return None
+    error = log.failure or log.write_error
+    return None if error is None or isinstance(error, DiskFull) else str(error)
 
 
 def watch_topics(life: Life, topics: Topics) -> None:
-    """The same for every topic that is open: the first whose log failed, or that of its groups."""
+    """The same for every topic that is open: the first whose log is of no use, or that of its groups."""
 
     def ask() -> str | None:
         for name, topic in topics.opened():
-            failure = topic.failure
-            if failure is not None and not isinstance(failure, LogClosed):
-                return f"{name.decode(errors='replace')}: {failure}"
+            groups = topic.opened_groups
+            for log in (topic.log, None if groups is None else groups.log):
+                refusal = _refusal(log) if isinstance(log, Log) else None
+                if refusal is not None:
+                    return f"{name.decode(errors='replace')}: {refusal}"
         return None
 
     life.watch("topics", ask, needs_restart=True)

@@ -86,6 +86,8 @@ class Settling:
         self.written_sessions = self.written_entries = 0
         """Since the store was opened; of epochs that were refused afterwards, too."""
         self.failure: LaminaError | None = None
+        self.write_error: StorageError | None = None
+        """What kept the last epoch from being durable; None: it is."""
         self.is_closed = False
         self.entries_read = opened.gathered.entries
         """Entries that were read from files when the store was opened."""
@@ -188,6 +190,7 @@ class Settling:
             if records:
                 self.epoch_log.record(records)
                 self._owed.clear()
+                self.write_error = None
         except StorageError as error:
             self._void(step, error)
             return
@@ -224,6 +227,7 @@ class Settling:
         let_go_of_frames(error)
         with self.lock:
             first = self._counter.informed + 1
+            self.write_error = error
             if isinstance(error, LogFailed):
                 self.failure = error
             if first <= step.upper:

@@ -43,6 +43,10 @@ class Pushing:
         self._synced_to = 0
         """All up to this position went through ``sync``."""
         self._pool = SyncPool(home.options.sync_threads)
+        self.failure: LaminaError | None = None
+        """None: what goes wrong concerns one queue, which is opened anew."""
+        self.write_error: LaminaError | None = None
+        """What kept the last changes out of the files; None: they got through."""
         self.measured = Measured()
         """What writing costs: a push is one write, whatever the number of files."""
 
@@ -72,6 +76,7 @@ class Pushing:
             if must_sync:
                 self.measured.synced(self, synced, now)
             for folder in left:
+                self.write_error = None
                 self._dirty.pop(folder.rid, None)
                 folder.are_safe()
         except BaseException as error:  # out of memory, interrupted: what is on disk of it nobody knows
@@ -140,6 +145,7 @@ class Pushing:
         """Take back what is pending: the queue is what the disk has of it, and is opened anew when it is needed."""
         reason = without_path(error, folder.rid, "write to its folder")
         let_go_of_frames(reason)
+        self.write_error = reason
         if isinstance(reason, DiskFull) and self.reserve is not None:
             self.reserve.give()
         self._refusals.add(folder.positions, reason)
@@ -215,6 +221,8 @@ class Pushing:
     def _sync_failed(self, rid: bytes, error: OSError | StorageError) -> None:
         """Never tried again: a second sync may say that all is well when it is not."""
         reason = without_path(error, rid, "sync its folder")
+        let_go_of_frames(reason)
+        self.write_error = reason
         self._queues.suspect.setdefault(rid, None)
         self.rebuilds += 1
         self._doubt_unsynced(reason)
