@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import tomllib
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from lamina.cli import tree
+from lamina.cli.main import main
 from lamina.config import SETTINGS, Config, Given, load
 from lamina.config.showing import as_dict, example, shown_value
 from lamina.engines.queues.options import QueueOptions
@@ -257,3 +260,29 @@ def test_changes_are_told_with_both_values_and_the_order_of_rules_counts() -> No
     assert [change.setting.key for change in one.changes(other)] == ["server.idle_s", "topics.retain"]
     assert str(one.changes(other)[0]) == "[server] idle_s 0 -> 9"
     assert one.changes(one) == []
+
+
+class TestWhereOneMayNotLook:
+    def test_a_folder_that_may_not_be_entered_is_an_error_with_a_next_step(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(path: Path) -> bool:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+        monkeypatch.setattr(Path, "is_file", refuse)
+        with pytest.raises(DiskError, match=r"lamina.toml: cannot look for the configuration: Permission denied") as no:
+            load(environment=NOTHING)
+        assert no.value.hint == "check the owner and the rights of the folder"
+
+    def test_a_command_that_may_not_use_a_file_says_so(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def refuse(**given: object) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied", "/srv/data")
+
+        monkeypatch.setattr(tree.lamina, "main", refuse)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 1
+        said = capsys.readouterr().err
+        assert "disk_error: /srv/data: cannot use it: Permission denied" in said and "Traceback" not in said

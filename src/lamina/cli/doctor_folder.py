@@ -36,11 +36,11 @@ def look(
     progress: Progress = lambda done, total: None,
 ) -> Iterator[Finding]:
     """At a data folder. Changes nothing. ``has_password``: whoever comes to a server has to know one."""
-    if not Path(folder).exists():
-        yield Finding(NOTE, "data folder", f"{folder} is not there", "the first start makes it")
-        return
     try:
         names = os.listdir(folder)
+    except FileNotFoundError:
+        yield Finding(NOTE, "data folder", f"{folder} is not there", "the first start makes it")
+        return
     except OSError as error:
         yield Finding(PROBLEM, "data folder", f"{folder}: {error.strerror}", "check the path and its rights")
         return

@@ -7,7 +7,7 @@ import sys
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
-from lamina.errors import BadEntry, BadJob, BadOption, BadTopic, Corruption, GroupExists, LaminaError, NoGroup
+from lamina.errors import BadEntry, BadJob, BadOption, BadTopic, Corruption, GroupExists, LaminaError, NoGroup, from_os
 
 if TYPE_CHECKING:
     import click
@@ -50,6 +50,8 @@ def _run() -> int:
         return error.exit_code
     except LaminaError as error:
         return show_error(error)
+    except PermissionError as error:  # a mistake of who calls, wherever it was met
+        return show_error(from_os(error, "use it", str(error.filename or "a file")))
     except (BrokenPipeError, SystemExit):
         # Whoever read our output has had enough (click makes SystemExit of it): no error, and nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Final
 
 from lamina.addresses import Address
@@ -233,8 +232,8 @@ def _check_together(made: Config) -> None:
             made.problems.append(f"{origin}: [server] {one} is set and {other} is not; set both")
     if all(made.address(door) is None for door in ("workq", "resp")):
         made.problems.append("there is no door to open; leave --workq or --resp on")
-    data = Path(made.text("data"))
-    if data.exists() and not data.is_dir():
+    data = made.text("data")
+    if os.path.exists(data) and not os.path.isdir(data):  # where nobody may look, who opens it says so
         made.problems.append(f"{data} is a file; the data folder has to be a folder ({made.origins['data']})")
 
 

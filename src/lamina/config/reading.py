@@ -34,16 +34,24 @@ class Found:
 def find(flag: str | None, environment: Mapping[str, str], data: str) -> Found | None:
     """The file to read: the one that is named, the data folder's, the current folder's; None: there is none.
 
-    Raises: BadOption if one is named that is not there.
+    Raises: BadOption if one is named that is not there; DiskError if a folder may not be entered.
     """
     for named, by in ((flag, "--config"), (environment.get(VARIABLE), VARIABLE)):
         if named:
-            if not Path(named).is_file():
+            if not _is_file(Path(named)):
                 raise BadOption(f"{named}: there is no such file ({by})", hint="check the path of the configuration")
             return Found(Path(named))
-    if (Path(data) / NAME).is_file():
+    if _is_file(Path(data) / NAME):
         return Found(Path(data) / NAME, is_in_data=True)
-    return Found(Path(NAME)) if Path(NAME).is_file() else None
+    return Found(Path(NAME)) if _is_file(Path(NAME)) else None
+
+
+def _is_file(path: Path) -> bool:
+    """Raises: DiskError if nobody can tell."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise from_os(error, "look for the configuration", str(path)) from error
 
 
 def read(found: Found, wrong: Wrong) -> dict[str, object]:
