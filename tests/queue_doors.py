@@ -150,11 +150,11 @@ class LockWithAQueue(loops.Lock):
         self.has_waiter = threading.Event()
         self._take, self.acquire = self.acquire, self._acquire  # type: ignore[method-assign]
 
-    def _acquire(self, blocking: bool = True) -> bool:
+    def _acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         if self._take(False):
             return True
         self.has_waiter.set()
-        return blocking and self._take()
+        return blocking and self._take(timeout=timeout)
 
 
 def is_error(answer: object) -> bool:
