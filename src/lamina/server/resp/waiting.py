@@ -127,7 +127,7 @@ class Waiting:
                 self._due.append((self._numbers[waiter], waiter))
         credit = self._credit_now()
         others = self._commands()
-        is_wanted, self._others = others != self._others or self._are_many(others), others
+        is_wanted, self._others = self._are_many(others) or others != self._others, others
         self._spare = 0.0 if is_wanted else min(max(2 * self._spare, 1.0), _MOST_SPARE)
         self._round = None
         try:
