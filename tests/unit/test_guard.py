@@ -103,13 +103,10 @@ def test_servers_that_tests_start_are_watched(tmp_path: Path) -> None:
 
 def test_what_must_wait_is_broken_off_on_a_loop_and_nowhere_else() -> None:
     loops.must_wait()
-    was = loops.begin_at_once()
-    try:
+    with loops.at_once():
         with pytest.raises(loops.MustWait):
             loops.must_wait()
-        finishing = loops.may_wait()
-        loops.must_wait()
-        loops.end_at_once(finishing)
+        with loops.may_wait():
+            loops.must_wait()
         assert loops.is_at_once()
-    finally:
-        loops.end_at_once(was)
+    assert not loops.is_at_once()

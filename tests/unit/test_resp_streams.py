@@ -245,12 +245,8 @@ def test_a_loop_does_not_read_to_trim_and_has_changed_nothing(session: Session, 
     topic.settle(topic.newest_position())
     topic.tail = type(topic.tail)(topic.state.last_id)  # as after a restart
     topic._front = Front(topic.state, topic._contents.ids_from)
-    was = loops.begin_at_once()
-    try:
-        with pytest.raises(loops.MustWait):
-            ask(session, *words)
-    finally:
-        loops.end_at_once(was)
+    with loops.at_once(), pytest.raises(loops.MustWait):
+        ask(session, *words)
     assert ask(session, "XLEN", "s") == 150
     ask(session, *words)
     assert 50 <= ask(session, "XLEN", "s") <= 51

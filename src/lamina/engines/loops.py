@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
 from typing import Final
 
 _SHORT_S: Final = 0.0002
@@ -29,19 +31,35 @@ _AT_ONCE: Final = 1
 _CHANGED: Final = 2
 
 
-class State:
-    """Of one thread."""
+class Thread:
+    """One that runs a loop, and what it may do now."""
 
     def __init__(self) -> None:
         self.may = _ANYTHING
 
+    def begin_at_once(self) -> int:
+        """From now on it may not wait: what a loop does comes between this and ``end_at_once``.
 
-class _Thread(threading.local):
-    def __init__(self) -> None:
-        self.state = State()
+        Returns what that is to be given.
+        """
+        was, self.may = self.may, _AT_ONCE
+        return was
+
+    def end_at_once(self, was: int) -> None:
+        self.may = was
+
+    def begin_command(self) -> None:
+        """Nothing is changed yet. A loop says so before each command that it may have to run again."""
+        if self.may == _CHANGED:
+            self.may = _AT_ONCE
 
 
-_thread = _Thread()
+_threads: dict[int, Thread] = {}  # those that run loops
+
+
+def this_thread() -> Thread:
+    """For who runs a loop: to keep, for it is asked for often."""
+    return _threads.setdefault(get_ident(), Thread())
 
 
 def must_wait() -> None:
@@ -49,22 +67,16 @@ def must_wait() -> None:
 
     Say it before anything is changed. A command that has changed something cannot be run again: it waits, on the loop.
     """
-    if _thread.state.may == _AT_ONCE:
+    thread: Thread | None = _threads.get(get_ident())
+    if thread is not None and thread.may == _AT_ONCE:
         raise MustWait
-
-
-def begin_command() -> None:
-    """Nothing is changed yet. A loop says so before each command that it may have to run again."""
-    state: State = _thread.state
-    if state.may == _CHANGED:
-        state.may = _AT_ONCE
 
 
 def has_changed() -> None:
     """Something is changed now: an engine says so."""
-    state: State = _thread.state
-    if state.may == _AT_ONCE:
-        state.may = _CHANGED
+    thread: Thread | None = _threads.get(get_ident())
+    if thread is not None and thread.may == _AT_ONCE:
+        thread.may = _CHANGED
 
 
 def make_way() -> None:
@@ -78,31 +90,33 @@ def make_way() -> None:
 
 def is_at_once() -> bool:
     """A loop runs this."""
-    return bool(_thread.state.may)
+    thread: Thread | None = _threads.get(get_ident())
+    return thread is not None and thread.may != _ANYTHING
 
 
-def begin_at_once() -> int:
-    """From now on this thread may not wait: what a loop does comes between this and ``end_at_once``.
-
-    Returns what that is to be given.
-    """
-    state: State = _thread.state
-    was, state.may = state.may, _AT_ONCE
-    return was
-
-
-def end_at_once(was: int) -> None:
-    _thread.state.may = was
+@contextmanager
+def at_once() -> Iterator[None]:
+    """This thread may not wait meanwhile."""
+    thread = this_thread()
+    was = thread.begin_at_once()
+    try:
+        yield
+    finally:
+        thread.end_at_once(was)
 
 
-def may_wait() -> int:
-    """This thread may wait from now on, whatever the loop does with it: what was begun is finished.
-
-    Returns what ``end_at_once`` is to be given.
-    """
-    state: State = _thread.state
-    was, state.may = state.may, _ANYTHING
-    return was
+@contextmanager
+def may_wait() -> Iterator[None]:
+    """This thread may wait meanwhile, whatever the loop does with it: what was begun is finished."""
+    thread = _threads.get(get_ident())
+    if thread is None:
+        yield
+        return
+    was, thread.may = thread.may, _ANYTHING
+    try:
+        yield
+    finally:
+        thread.may = was
 
 
 class Lock:
@@ -120,7 +134,8 @@ class Lock:
     def __enter__(self) -> None:
         if self.acquire(False):
             return
-        if _thread.state.may == _AT_ONCE and self.acquire(True, _SHORT_S):
+        thread: Thread | None = _threads.get(get_ident())
+        if thread is not None and thread.may == _AT_ONCE and self.acquire(True, _SHORT_S):
             return
         must_wait()
         self.acquire()

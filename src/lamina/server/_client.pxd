@@ -1,8 +1,10 @@
 # Types of client.py for the compiled twin. Without this file the same source runs as plain Python.
 cimport cython
+from lamina.engines cimport _loops as loops
 
 cdef class Client:
     cdef public object door, answers, turns, backlog, cancel, transport, held, _linger
+    cdef public loops.Thread thread
     cdef public bytes _too_many
     cdef public list out, rests
     cdef public bytearray unread

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Protocol, cast
 
+from lamina.engines import loops
 from lamina.server.output import Output
 from lamina.server.refusals import TOO_MANY, Refusals
 from lamina.server.turns import SHARE_S, Turns
@@ -67,6 +68,7 @@ class Client:
         self.door: Any = door
         self.answers = door.answers
         self.turns = door.turns
+        self.thread = loops.this_thread()
         self.is_in_line = False
         self._too_many = too_many
         self.backlog: deque[Any] = deque()
@@ -229,15 +231,20 @@ class Client:
     def work(self) -> None:
         """Run what can be run, as long as its share of the time lasts."""
         backlog, done, begun = self.backlog, 0, perf_counter()
-        while self.cancel is None and not self.is_clogged and (backlog or self._read()):
-            if len(self.out) >= _MOST_COMMANDS or self.unsent >= _MOST_UNSENT:
-                break  # ``taken`` goes on
-            if self.held >= _MOST_HELD:
-                break  # who lets them out goes on
-            if done & _LOOK_EACH == _LOOK_EACH and self.out and perf_counter() - begun > SHARE_S:
-                break  # as above
-            self.run(backlog.popleft())
-            done += 1
+        was = self.thread.begin_at_once()
+        try:
+            while self.cancel is None and not self.is_clogged and (backlog or self._read()):
+                if len(self.out) >= _MOST_COMMANDS or self.unsent >= _MOST_UNSENT:
+                    break  # ``taken`` goes on
+                if self.held >= _MOST_HELD:
+                    break  # who lets them out goes on
+                if done & _LOOK_EACH == _LOOK_EACH and self.out and perf_counter() - begun > SHARE_S:
+                    break  # as above
+                self.thread.begin_command()
+                self.run(backlog.popleft())
+                done += 1
+        finally:
+            self.thread.end_at_once(was)
         self.turns.spent += perf_counter() - begun
         if self.out or self.turn_bytes > _MOST_PER_TURN or self.is_done():
             self.answers.flush_soon(self)

@@ -107,17 +107,16 @@ class Workers:
     def _try(self, job: _Job) -> None:
         # What has its keys may touch them.
         taken = {key: self.taken.pop(key) for key in job.keys if key in self.taken}
-        was = loops.begin_at_once()
         result = problem = None
         try:
-            result = job.work()
+            with loops.at_once():
+                result = job.work()
         except MustWait:
             self._start(job)
             return
         except BaseException as error:  # whoever asked for it deals with it
             problem = error
         finally:
-            loops.end_at_once(was)
             self.taken.update(taken)
         self._end(job, result, problem)
 

@@ -1,4 +1,6 @@
 # Types of state.py for the compiled twin. Without this file the same source runs as plain Python.
+cdef long long _MOST_COUNTED
+
 cdef class Counts:
     cdef public long long added, read
 

@@ -1,5 +1,6 @@
 # Types of topic.py for the compiled twin. Without this file the same source runs as plain Python.
 from lamina.engines cimport _logged as logged
+from lamina.engines cimport _loops as loops
 from lamina.engines.topics cimport _state as states
 from lamina.engines.topics cimport _tail as tails
 

@@ -7,10 +7,13 @@ Ids of entries only ever grow; what is trimmed is always a prefix of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from lamina.engines.topics import codec
 from lamina.engines.topics.ids import FIRST, EntryId
 from lamina.engines.topics.ranges import IdRanges
+
+_MOST_COUNTED: Final[int] = codec.MOST_COUNTED  # a number of C in the compiled twin
 
 
 class Counts:
@@ -77,8 +80,7 @@ class State:
     def add(self, id: EntryId, count: int = 1) -> None:
         """Entries were added, the last of them under ``id``."""
         self.last_id = id
-        # The literal is codec.MOST_COUNTED: numbers of C in the compiled twin, where a sum could not be looked at.
-        self.added = self.added + count if self.added <= 0x7FFF_FFFF_FFFF_FFFF - count else 0x7FFF_FFFF_FFFF_FFFF
+        self.added += min(count, _MOST_COUNTED - self.added)
         self.length += count
         self.exists = True
 

@@ -17,7 +17,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
-from lamina.engines import loops
 from lamina.engines.logged import Logged
 from lamina.engines.loops import MustWait
 from lamina.errors import InputError, LaminaError, StorageError
@@ -158,6 +157,7 @@ class Connection(client.Client):
     def __init__(self, door: RespDoor) -> None:
         super().__init__(door, _TOO_MANY)
         self.house = door.house
+        self.waiting = door.waiting
         self.session: Session
         self.parser = Parser(door.house.settings.max_bulk, MAX_ARGS)
         self.heard_at = door.house.clock.monotonic()
@@ -238,15 +238,7 @@ class Connection(client.Client):
             self.is_closing = True
             self.unread.clear()
 
-    def work(self) -> None:
-        was = loops.begin_at_once()
-        try:
-            client.Client.work(self)  # super() is not known in a compiled method that others override
-        finally:
-            loops.end_at_once(was)
-
     def run(self, command: Args | Run | Writes | Refusal) -> None:
-        loops.begin_command()
         if isinstance(command, list):
             self._run_one(command)
         elif isinstance(command, Run):
@@ -276,6 +268,7 @@ class Connection(client.Client):
             session.last_command = b"xadd"
             self.house.commands += done
             self.needs[added.topic] = session.seen[added.topic] = added.positions[-1]
+            self.waiting.changed(run.key)
             self.say(added.answer(), added)
         if done < len(run.commands):
             self.backlog.extendleft(reversed(run.commands[done:]))
@@ -487,7 +480,7 @@ class Waiter:
             if self._next is None or attempt != self.wait.attempt:
                 self._next = attempt
             return 0
-        was = loops.begin_at_once()
+        was = self.connection.thread.begin_at_once()
         try:
             answer = self._answer(attempt)
         except MustWait:
@@ -497,7 +490,7 @@ class Waiter:
             self.connection.door.workers.run(keys, lambda: self._answer(attempt), self._tried, is_shared=is_shared)
             return IN_WORKER
         finally:
-            loops.end_at_once(was)
+            self.connection.thread.end_at_once(was)
         return self._end(answer)
 
     def _answer(self, attempt: Callable[[], bytes | None]) -> bytes | None:

@@ -92,7 +92,7 @@ def _take_what_is_at_hand(
         if groups.refusal is not None or groups.journal.is_careful:
             loops.must_wait()
         groups.prepare(group, asked.consumer, start, asked.count)
-    held.callback(loops.end_at_once, loops.may_wait())  # nothing will
+    held.enter_context(loops.may_wait())  # nothing will
 
 
 def _read(session: Session, wanted: list[tuple[bytes, EntryId | None]], group: bytes, asked: _Asked) -> list[bytes]:

@@ -82,6 +82,4 @@ def add(session: Session, run: Run) -> Added:
     """
     topic = session.topics.get_or_make(run.key)
     ids, positions = topic.add_many([args[3:] for args in run.commands])
-    if ids:
-        session.house.changed(run.key)
     return Added(topic, ids, positions)

@@ -52,11 +52,10 @@ def exec_(session: Session, args: Args) -> bytes:
             return replies.null_array(session.version)
         session.forget_transaction()
         session.is_in_exec = True
-        was = loops.may_wait()  # nothing will: what is begun here is not begun again
         try:
-            return replies.array([_run(session, one) for one in queue])
+            with loops.may_wait():  # nothing will: what is begun here is not begun again
+                return replies.array([_run(session, one) for one in queue])
         finally:
-            loops.end_at_once(was)
             session.is_in_exec = False
 
 

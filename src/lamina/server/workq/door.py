@@ -86,16 +86,14 @@ class WorkqDoor:
 
     def _tick(self) -> None:
         self._timer = None
-        was = loops.begin_at_once()
         try:
-            wait = self.engine.tick()
+            with loops.at_once():
+                wait = self.engine.tick()
         except MustWait:
             self.loop.run_in_executor(None, self.engine.be_ready).add_done_callback(self._tick_anew)
             return
         except Exception:  # the log has failed, or memory ran out; whoever asks for a change is told
             wait = 1.0
-        finally:
-            loops.end_at_once(was)
         self.answers.flush_soon()
         if wait is not None:
             # asyncio's clocks do not like far ends; waking once an hour costs nothing.
@@ -250,15 +248,7 @@ class Connection(Client):
         if not self.parser.is_closed:
             self.backlog.extend(self.parser.end())
 
-    def work(self) -> None:
-        was = loops.begin_at_once()
-        try:
-            super().work()
-        finally:
-            loops.end_at_once(was)
-
     def run(self, command: c.Command) -> None:
-        loops.begin_command()
         try:
             self.handlers[type(command)](self, command)
         except LaminaError as problem:
