@@ -9,6 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
@@ -46,11 +47,31 @@ else:
     pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
 
 
+_WAS_SLOW = pytest.StashKey[bool]()
+
+
 # See loop_guard.py. Whichever test runs when something is found fails.
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     result = yield
     found = loop_guard.take()
     if found and pyfuncitem.get_closest_marker("may_hold_up_the_loop") is None:
+        pyfuncitem.stash[_WAS_SLOW] = all(map(loop_guard.is_of_time, found))
         pytest.fail("on the loop of a server:\n" + "\n".join(found[:5]), pytrace=False)
     return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """A shared machine takes the processor away from a thread and counts that as the thread's own time: 40 ms of a loop
+    that needs 0.04 were seen. So a test that failed by the time of a callback alone is run once more.
+    """
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    if isinstance(item, pytest.Function) and item.stash.get(_WAS_SLOW, False):
+        item._initrequest()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True

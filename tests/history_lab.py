@@ -132,7 +132,7 @@ class History:
         elif draw.random() < 0.5:
             groups.deliver(name, draw.choice((b"c", b"d")), draw.randint(1, 3))
         elif draw.random() < 0.9:
-            pending = list(groups.state.groups[name].pending)
+            pending = list(groups.state.groups[name].pending.keys())
             groups.ack(name, draw.sample(pending, min(len(pending), 2)))
         else:
             groups.destroy(name)

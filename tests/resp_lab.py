@@ -39,16 +39,20 @@ _TURNS = 40  # of the loop, until all that can be answered is
 
 _in_threads: set[object] = set()
 """What loops wait for that threads do."""
+_ends_of_threads = 0
+"""How often one has done that."""
 _to_thread = asyncio.to_thread
 
 
 async def _watched(*call: Any, **more: Any) -> Any:
+    global _ends_of_threads
     mark = object()
     _in_threads.add(mark)
     try:
         return await _to_thread(*call, **more)
     finally:
         _in_threads.discard(mark)
+        _ends_of_threads += 1
 
 
 asyncio.to_thread = _watched
@@ -272,11 +276,11 @@ class Lab:
 
     async def settle(self) -> None:
         """Until all is answered that can be. Takes no time of the clock."""
-        done = self.door.workers.done
+        done = self.door.workers.done, _ends_of_threads
         for _ in range(_TURNS):
             await asyncio.sleep(0)
             self.hand.run()
-        if self.door.workers.done != done:  # what follows from that may not be done
+        if (self.door.workers.done, _ends_of_threads) != done:  # what follows from that may not be done
             await self.settle()
         while self.door.waiting._round is not None or await self._is_at_work():
             await asyncio.sleep(0.001)  # those who wait are served later when a round took long

@@ -95,7 +95,7 @@ class Story:
     def use_group(self) -> None:
         groups, rng = self.topic.groups, self.rng
         position = groups.deliver(GROUP, CONSUMER, rng.choice([1, 3, None])).position
-        pending = list(groups.get(GROUP).pending)
+        pending = list(groups.get(GROUP).pending.keys())
         if rng.random() < 0.8:
             position = groups.ack(GROUP, pending[: rng.choice([2, 10])])[1] or position
         if rng.random() < 0.3:

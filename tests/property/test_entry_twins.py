@@ -75,6 +75,20 @@ def test_an_entry_is_written_and_read_the_same(id: ids.EntryId, words: list[byte
     assert compiled_replies.show_id(id) == plain_replies.show_id(id)
 
 
+numbers = st.integers(0, (1 << 63) - 1)
+
+
+@given(st.lists(some_ids), st.lists(st.tuples(some_ids, numbers, numbers)))
+def test_ids_are_written_the_same(some: list[ids.EntryId], claimed: list[tuple[ids.EntryId, int, int]]) -> None:
+    assert compiled.encode_ids(some) == plain.encode_ids(some)
+    assert compiled.encode_claimed(claimed) == plain.encode_claimed(claimed)
+
+
+@given(st.lists(st.tuples(some_ids, words, numbers, numbers)), numbers)
+def test_what_is_pending_is_shown_the_same(some: list[tuple[ids.EntryId, bytes, int, int]], now: int) -> None:
+    assert compiled_replies.show_pending(some, now) == plain_replies.show_pending(some, now)
+
+
 @given(st.one_of(records, others, spoiled(), st.binary(max_size=30)))
 def test_what_is_no_entry_is_refused_by_both(record: bytes) -> None:
     for name in ("decode", "entry_id"):
@@ -137,7 +151,6 @@ def test_ids_are_those_of_all_entries_and_none_is_picked_that_is_gone(payloads: 
     st.sets(st.integers(0, 11)),
     st.integers(0, 3),
     st.one_of(st.none(), some_ids),
-    st.booleans(),
 )
 def test_the_same_that_are_wanted_are_picked(
     payloads: list[bytes],
@@ -145,24 +158,19 @@ def test_the_same_that_are_wanted_are_picked(
     which: set[int],
     first: int,
     previous: ids.EntryId | None,
-    asks_before: bool,
 ) -> None:
     known = [outcome(plain.entry_id, payload) for number, payload in enumerate(payloads) if number in which]
     wanted = sorted({*beside, *(id for id in known if isinstance(id, int))})
 
     def of(module: Any, batch: Batch, first: int) -> Any:
-        before: dict[ids.EntryId, ids.EntryId] | None = {} if asks_before else None
-        found = outcome(module.pick_wanted, *batch, wanted, first, before, previous)
-        return found if found is BadRecord else (*found, before)
+        return outcome(module.pick_wanted, *batch, wanted, first, previous)
 
     batch = batch_of(payloads)
     assert of(compiled, batch, min(first, len(wanted))) == of(plain, batch, min(first, len(wanted)))
     in_order = sorted({id: record for record in payloads if type(id := outcome(plain.entry_id, record)) is int}.items())
     batch = batch_of((record for _, record in in_order), b"")
-    found, done, _, before = of(plain, batch, 0)
+    found, done, _ = of(plain, batch, 0)
     assert of(compiled, batch, 0) == of(plain, batch, 0)
-    assert found == {id: record for id, record in in_order if id in wanted}
+    in_front = [previous, *(id for id, _ in in_order)]
+    assert found == [(*pair, front) for pair, front in zip(in_order, in_front, strict=False) if pair[0] in wanted]
     assert done == len([id for id in wanted if in_order and id <= in_order[-1][0]])
-    if before is not None:
-        in_front = dict(zip([id for id, _ in in_order], [previous, *(id for id, _ in in_order)], strict=False))
-        assert before == {id: in_front[id] for id in found if in_front[id] is not None}

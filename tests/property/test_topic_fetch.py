@@ -108,7 +108,12 @@ def test_what_is_fetched_is_what_a_plain_list_has(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finding, "ENOUGH", enough)
         found, _ = told.topic.fetch(wanted)
-        assert found == {id: told.records[id] for id in wanted if id in told.records}
+        assert [(id, record) for id, record, _ in found] == [
+            (id, told.records[id]) for id in wanted if id in told.records
+        ]
+        of_all = sorted(ever)
+        for id, _, before in found:
+            assert before is None or not any(before < each < id for each in of_all)
         every = list(ever) or [ids.FIRST]
         start, end = every[bounds[0] % len(every)], every[bounds[1] % len(every)]
         between = [record for id, record in told.records.items() if start <= id <= end]

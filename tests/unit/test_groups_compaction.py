@@ -428,7 +428,7 @@ def test_of_many_entries_another_process_writes_the_file(tmp_path: Path, many: N
     lab.ack(3)
     here = Reader(f"{lab.folder}/groups", family=TIMED).batches()
     state = group_snapshot.load(here).state
-    assert sorted(state.groups[G].pending) == [at(number) for number in range(4, 11)]
+    assert list(state.groups[G].pending.keys()) == [at(number) for number in range(4, 11)]
     lab.topic.close()
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from lamina.engines.topics import garbage, ids
+from lamina.engines.topics import garbage, ids, sorted_map
 from lamina.engines.topics.group_state import Group
 from lamina.engines.topics.ids import EntryId
 
@@ -18,17 +18,23 @@ def group_with(pending: int) -> Group:
     return group
 
 
+def blocks_of(group: Group) -> int:
+    return sum(len(each.pending._keys) for each in (group, *group.consumers.values()))
+
+
 def test_a_large_group_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorted_map, "_BLOCK", 10)
     group, left = group_with(105), list[int]()
-    monkeypatch.setattr(garbage, "_LARGE", 100)
-    monkeypatch.setattr(garbage, "_PIECE", 10)
-    monkeypatch.setattr(garbage, "_rest", lambda: left.append(len(group.pending)))
+    blocks = blocks_of(group)
+    assert blocks > 20
+    monkeypatch.setattr(garbage, "LARGE", 100)
+    monkeypatch.setattr(garbage.time, "sleep", lambda seconds: left.append(blocks_of(group)))
     garbage.free([group])
     for thread in threading.enumerate():
         if thread.name == "lamina-garbage":
             thread.join()
-    assert left[:11] == [95, 85, 75, 65, 55, 45, 35, 25, 15, 5, 0]
-    assert not len(group.ids) and not any(len(one.ids) for one in group.consumers.values())
+    assert left == [*range(blocks - 1, 2, -1)]  # the last of a map is let go without a rest
+    assert not len(group.pending) and not any(len(one.pending) for one in group.consumers.values())
 
 
 def test_a_small_group_goes_as_anything_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ from lamina.log.writer import Log
 
 BUDGET_S: Final = 0.010 if IS_COMPILED else 0.040
 """Of processor time, for a callback. Plain Python takes several times as long as the compiled modules."""
+SLOW: Final = "ms of processor time"
+"""How a finding ends that tells how long a callback took."""
 _OF_NOBODY: Final = frozenset(("Running.run",))
 """They work while no client is let in yet, or none is left: those may take their time."""
 _MOST: Final = 20  # findings that are kept
@@ -137,7 +139,7 @@ class Guard:
             took = time.thread_time() - begun - here.collected_s
             here.callback = None
             if took > self.budget_s and callback not in _OF_NOBODY:
-                self._note(f"{callback} took {took * 1000:.1f} ms of processor time", with_stack=False)
+                self._note(f"{callback} took {took * 1000:.1f} {SLOW}", with_stack=False)
 
     def _of_a_server(self, callback: Any) -> str | None:
         """Its name, if it is a server's."""

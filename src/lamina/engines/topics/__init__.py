@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from lamina.twins import stand_in
 
-IS_COMPILED = stand_in(__name__, "ranges", "entries", "state", "tail", "contents", "topic", "topics")
+IS_COMPILED = stand_in(
+    __name__,
+    *("ids", "ranges", "entries", "state", "sorted_map", "group_codec", "group_state", "group_claims"),
+    *("tail", "contents", "topic", "groups", "group_views", "topics"),
+)

@@ -13,6 +13,8 @@ from lamina.engines.topics.codec import BadRecord
 cdef object SEQUENCE = (1 << 64) - 1
 cdef object SHIFT = 64
 
+Picked = tuple
+
 
 # -- writing ---------------------------------------------------------------------------------------------------------
 
@@ -77,6 +79,30 @@ def encode(object id, object fields):
         memcpy(to, PyBytes_AS_STRING(field), length)
         to += length
     return PyBytes_FromStringAndSize(<char *> begin, to - begin)
+
+
+cdef bytes numbers_of(list ids, bint is_claimed):
+    cdef bytes room = PyBytes_FromStringAndSize(NULL, (36 if is_claimed else 18) * len(ids))
+    cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(room)
+    cdef uint8_t *to = begin
+    cdef object id
+    cdef uint64_t one, other
+    for item in ids:
+        id = (<tuple> item)[0] if is_claimed else item
+        one, other = id >> SHIFT, id & SEQUENCE
+        to = put_number(put_number(to, one), other)
+        if is_claimed:
+            one, other = (<tuple> item)[1], (<tuple> item)[2]
+            to = put_number(put_number(to, one), other)
+    return PyBytes_FromStringAndSize(<char *> begin, to - begin)
+
+
+def encode_ids(object ids):
+    return numbers_of(ids if type(ids) is list else list(ids), False)
+
+
+def encode_claimed(object entries):
+    return numbers_of(entries if type(entries) is list else list(entries), True)
 
 
 cdef inline int put_decimal(uint8_t *to, uint64_t value) noexcept nogil:
@@ -278,16 +304,16 @@ def pick(const uint8_t[:] data, const long long[:] offsets, const long long[:] l
 
 
 def pick_wanted(const uint8_t[:] data, const long long[:] offsets, const long long[:] lengths, object wanted,
-                Py_ssize_t first, dict before=None, object previous=None):
+                Py_ssize_t first, object previous=None):
     cdef Items items
     cdef uint64_t ms, sequence, next_ms, next_sequence, previous_ms = 0, previous_sequence = 0
-    cdef bint is_known = before is not None and previous is not None
+    cdef bint is_known = previous is not None
     cdef Py_ssize_t at, count = len(offsets), length, last = -1
     cdef const uint8_t *payload
     cdef int kind
     cdef list ids = wanted if type(wanted) is list else list(wanted)
     cdef Py_ssize_t most = len(ids)
-    cdef dict found = {}
+    cdef list found = []
     if is_known:
         previous_ms, previous_sequence = previous >> SHIFT, previous & SEQUENCE
     if first < most:
@@ -303,13 +329,14 @@ def pick_wanted(const uint8_t[:] data, const long long[:] offsets, const long lo
             continue
         while next_ms < ms or (next_ms == ms and next_sequence <= sequence):
             if next_ms == ms and next_sequence == sequence:
-                found[ids[first]] = PyBytes_FromStringAndSize(<const char *> payload, length)
+                found.append((
+                    ids[first], PyBytes_FromStringAndSize(<const char *> payload, length),
+                    number_of(previous_ms, previous_sequence) if is_known else None,
+                ))
                 last = at
-                if is_known:
-                    before[ids[first]] = number_of(previous_ms, previous_sequence)
             first += 1
             if first == most:
                 break
             next_ms, next_sequence = ids[first] >> SHIFT, ids[first] & SEQUENCE
-        previous_ms, previous_sequence, is_known = ms, sequence, before is not None
+        previous_ms, previous_sequence, is_known = ms, sequence, True
     return found, first, last

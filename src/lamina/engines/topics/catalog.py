@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from lamina.engines.topics.sorted_list import SortedList
+from lamina.engines.topics.sorted_map import SortedMap
 from lamina.errors import Corruption, WrongFormat
 from lamina.log.files import Files, join
 from lamina.log.naming import CHECKPOINT, TIMED, sort_out
@@ -49,7 +49,7 @@ class Catalog:
         """With what is known of each; None: it is sure."""
         found = dict(names)
         self._names = set(found)
-        self._order: SortedList[tuple[int, bytes]] = SortedList((place_of(name), name) for name in found)
+        self._order: SortedMap[tuple[int, bytes], None] = SortedMap(((place_of(name), name), None) for name in found)
         self._doubts = {name: doubt for name, doubt in found.items() if doubt is not None}
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class Catalog:
         """The name is known from now on, if it was not before, and so much is known of it; None: it is sure."""
         if name not in self._names:
             self._names.add(name)
-            self._order.add((place_of(name), name))
+            self._order.add((place_of(name), name), None)
         if doubt is None:
             self._doubts.pop(name, None)
         else:
@@ -71,7 +71,7 @@ class Catalog:
     def forget(self, name: bytes) -> None:
         if name in self._names:
             self._names.remove(name)
-            self._order.remove((place_of(name), name))
+            self._order.pop((place_of(name), name))
             self._doubts.pop(name, None)
 
     def doubt(self, name: bytes) -> Doubt | None:
@@ -91,7 +91,7 @@ class Catalog:
 
         They are ``count``, or a few more: those at one place come together.
         """
-        rest = self._order.since((place, b""))
+        rest = self._order.keys((place, b""))
         found = list(islice(rest, count))
         for one in rest:
             if one[0] != found[-1][0]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lamina.engines.topics import ids
-from lamina.engines.topics.entries import entry_id
+from lamina.engines.topics.entries import Picked, entry_id
 from lamina.engines.topics.finding import Finder
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.ranges import IdRanges
@@ -100,25 +100,21 @@ class Contents:
         for entry in newest[first:]:
             tail.add(entry.id, entry.position, entry.payload)
 
-    def by_id(
-        self, wanted: Sequence[EntryId], before: dict[EntryId, EntryId] | None = None
-    ) -> tuple[dict[EntryId, bytes], int, int]:
-        """Records of those of the entries that are there, and the position of the newest. ``wanted`` are different ids
-        in order. The third is how many of them were looked for when it ended early, else all. ``before`` gets the id of
-        the entry in front of each, dead or alive, where that was met.
+    def by_id(self, wanted: Sequence[EntryId]) -> tuple[list[Picked], int, int]:
+        """Those of the entries that are there, and the position of the newest. ``wanted`` are different ids in order.
+        The third is how many of them were looked for when it ended early, else all.
         """
         state, tail = self._topic.state, self._topic.tail
         there = [id for id in wanted if state.has(id)]
         split = bisect_left(there, tail.first_id)
-        found: dict[EntryId, bytes] = {}
+        found: list[Picked] = []
         position = 0
         if split:
-            found, position, done = self._finder.by_id(there[:split], before)
+            found, position, done = self._finder.by_id(there[:split])
             if done < split:
                 return found, position, bisect_left(wanted, there[done])
-        kept, newest = tail.by_id(there[split:], before)
-        found.update(kept)
-        return found, max(position, newest), len(wanted)
+        kept, newest = tail.by_id(there[split:])
+        return found + kept, max(position, newest), len(wanted)
 
     def ids_from(self, start: EntryId, most: int) -> list[EntryId]:
         """Ids of the first entries at ``start`` or behind it: some, at most so many; none if there are none."""

@@ -6,13 +6,16 @@ _entries.pyx is the compiled twin, made by hand; tests hold the two equal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from lamina.engines.topics.codec import ENTRY, BadRecord, Items, array_head, bytes_head, number
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.ranges import IdRanges
 
 _SEQUENCE: Final = (1 << 64) - 1
+
+Picked: TypeAlias = tuple[EntryId, bytes, EntryId | None]
+"""An id, its record, and the id of the entry in front of it, dead or alive, where that was met."""
 
 
 def encode(id: EntryId, fields: Sequence[bytes]) -> bytes:
@@ -44,6 +47,18 @@ def entry_id(payload: bytes) -> EntryId | None:
     items = Items(payload)
     items.number()
     return items.id()
+
+
+def encode_ids(ids: Sequence[EntryId]) -> bytes:
+    """Milliseconds and sequence number of each, as numbers of a record."""
+    return b"".join([number(id >> 64) + number(id & _SEQUENCE) for id in ids])
+
+
+def encode_claimed(entries: Sequence[tuple[EntryId, int, int]]) -> bytes:
+    """The same of ids, each with two numbers."""
+    return b"".join(
+        [number(id >> 64) + number(id & _SEQUENCE) + number(one) + number(other) for id, one, other in entries]
+    )
 
 
 def show(id: EntryId) -> bytes:
@@ -110,17 +125,15 @@ def pick_wanted(
     lengths: Sequence[int],
     wanted: Sequence[EntryId],
     first: int,
-    before: dict[EntryId, EntryId] | None = None,
     previous: EntryId | None = None,
-) -> tuple[dict[EntryId, bytes], int, int]:
+) -> tuple[list[Picked], int, int]:
     """The entries of a batch with ids that are ``wanted``: a list in order, looked at from its number ``first`` on.
+    ``previous`` is the id of the entry in front of the batch, if known.
 
-    ``before`` gets the id of the entry in front of each; ``previous`` is that of the first of the batch, if known.
-
-    Returns their payloads; the number of the first id that is larger than all of the batch; and the number of the last
-    record that was picked, -1 if none was. Raises: BadRecord.
+    Returns them; the number of the first id that is larger than all of the batch; and the number of the last record
+    that was picked, -1 if none was. Raises: BadRecord.
     """
-    found: dict[EntryId, bytes] = {}
+    found: list[Picked] = []
     last = -1
     for at, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
         if first == len(wanted):
@@ -131,10 +144,8 @@ def pick_wanted(
             continue
         while first < len(wanted) and wanted[first] <= id:
             if wanted[first] == id:
-                found[id] = payload
+                found.append((id, payload, previous))
                 last = at
-                if before is not None and previous is not None:
-                    before[id] = previous
             first += 1
         previous = id
     return found, first, last

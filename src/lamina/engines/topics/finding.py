@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from lamina.engines import loops
-from lamina.engines.topics.entries import entry_id, pick, pick_wanted
+from lamina.engines.topics.entries import Picked, entry_id, pick, pick_wanted
 from lamina.engines.topics.ids import EntryId, ms_of
 from lamina.engines.topics.ranges import IdRanges
 from lamina.errors import BadTopic, Corruption
@@ -202,19 +202,16 @@ class Finder:
                 segment.file.close()
             later, points = segment, None
 
-    def by_id(
-        self, wanted: Sequence[EntryId], before: dict[EntryId, EntryId] | None = None
-    ) -> tuple[dict[EntryId, bytes], int, int]:
-        """The entries in the files with these ids, which are different ones in order, as records; and the position of
-        the last one. Parts of files in which none of them can be are jumped over by the index. ``before`` gets the id
-        of the entry in front of each, where that was met.
+    def by_id(self, wanted: Sequence[EntryId]) -> tuple[list[Picked], int, int]:
+        """The entries in the files with these ids, which are different ones in order, and the position of the last one.
+        Parts of files in which none of them can be are jumped over by the index.
 
         It ends once ENOUGH was read: the third is how many of the ids were looked for.
         Raises: Corruption, DiskError; BadRecord.
         """
         loops.must_wait()
         names = self._names()
-        found: dict[EntryId, bytes] = {}
+        found: list[Picked] = []
         position = size = done = 0
         while done < len(wanted) and size < ENOUGH:
             number = self._file_of(names, wanted[done])
@@ -233,11 +230,9 @@ class Finder:
                 scan = FileScan(segment.file, begin, segment.end, window=WINDOW if is_dense else _WINDOW)
                 previous: EntryId | None = None
                 for batch in scan:
-                    some, done, last = pick_wanted(
-                        batch.data, batch.offsets, batch.lengths, wanted, done, before, previous
-                    )
+                    some, done, last = pick_wanted(batch.data, batch.offsets, batch.lengths, wanted, done, previous)
                     if some:
-                        found.update(some)
+                        found += some
                         position = batch.times[last]
                     size += batch.end - batch.base
                     if done >= limit or size >= ENOUGH:
@@ -245,7 +240,7 @@ class Finder:
                     leap = self._leap(segment, index, batch, wanted[done])
                     if leap is not None and scan.why <= Stop.TRUNCATED:
                         scan.stop, previous = leap, None
-                    elif before is not None:
+                    else:
                         previous = _last_id(batch)
                 else:
                     self._reader.check_stop(segment, scan)

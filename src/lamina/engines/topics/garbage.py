@@ -11,32 +11,29 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from lamina.engines.topics.group_state import Group
+from lamina.engines.topics.group_state import Group, Pending
+from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.sorted_map import SortedMap
 
-_LARGE: Final = 10_000  # pending entries; to free fewer takes less than to start a thread and wait for it
-_PIECE: Final = 1000
+LARGE: Final = 10_000
+"""Pending entries: to free fewer takes less than to start a thread and wait for it."""
 _REST_S: Final = 0.001
 
 
 def free(groups: Iterable[Group]) -> None:
     """Nobody uses these any more. Small ones go when the caller lets go of them, as anything does."""
-    large = [group for group in groups if len(group.pending) > _LARGE]
+    large = [group for group in groups if len(group.pending) > LARGE]
     if large:
-        threading.Thread(target=_take_apart, args=(large,), name="lamina-garbage", daemon=True).start()
+        of_consumers = [consumer.pending for group in large for consumer in group.consumers.values()]
+        free_pending(of_consumers + [group.pending for group in large])
 
 
-def _take_apart(groups: list[Group]) -> None:
-    for group in groups:
-        pending = group.pending
-        while pending:
-            for _ in range(min(_PIECE, len(pending))):
-                pending.popitem()
-            _rest()
-        for ids in (group.ids, *(consumer.ids for consumer in group.consumers.values())):
-            while ids.shrink():
-                _rest()
+def free_pending(pending: list[SortedMap[EntryId, Pending]]) -> None:
+    """The same for what was pending."""
+    threading.Thread(target=_take_apart, args=(pending,), name="lamina-garbage", daemon=True).start()
 
 
-def _rest() -> None:
-    """Let others on."""
-    time.sleep(_REST_S)
+def _take_apart(pending: list[SortedMap[EntryId, Pending]]) -> None:
+    for each in pending:
+        while each.shrink():
+            time.sleep(_REST_S)  # let others on

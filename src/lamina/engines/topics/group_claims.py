@@ -9,7 +9,8 @@ from typing import Final
 
 from lamina.engines.topics.group_codec import Claimed, once_more
 from lamina.engines.topics.group_state import Group
-from lamina.engines.topics.ids import FIRST, EntryId
+from lamina.engines.topics.ids import FIRST, EntryId, different
+from lamina.engines.topics.sorted_map import SortedMap
 
 TRIES: Final = 10
 """Pending entries that autoclaim looks at for each that it may take."""
@@ -39,6 +40,8 @@ class Plan:
 
     claimed: list[Claimed] = field(default_factory=list)
     """In the order asked for; an id that was asked for twice is here twice."""
+    shown: list[tuple[EntryId, bytes | None]] = field(default_factory=list)
+    """Of those, with their records unless only ids were asked for."""
     gone: list[EntryId] = field(default_factory=list)
     """Pending, but not in the topic any more: they stop being pending."""
 
@@ -57,18 +60,29 @@ def to_be_read(group: Group, ids: Sequence[EntryId], options: ClaimOptions, now:
 
 
 def plan_claim(
-    group: Group, ids: Sequence[EntryId], options: ClaimOptions, now: int, is_there: Callable[[EntryId], bool]
+    group: Group,
+    ids: Sequence[EntryId],
+    options: ClaimOptions,
+    now: int,
+    records: SortedMap[EntryId, bytes],
+    is_there: Callable[[EntryId], bool],
 ) -> Plan:
+    """``records``: of the entries that ``to_be_read`` gave before, of those that were there. What was none of them
+    then is left alone.
+    """
     plan = Plan()
     time = options.time if options.time is not None and 0 <= options.time <= now else now
-    taken: dict[EntryId, Claimed] = {}
-    gone: set[EntryId] = set()
+    taken: SortedMap[EntryId, Claimed] = SortedMap()
+    is_asked_twice = len(different(ids)) < len(ids)
     for id in ids:
-        known = taken.get(id) or group.pending.get(id)
-        if id in gone or not is_there(id):
-            if known is not None and id not in gone:
-                gone.add(id)
+        again = taken.get(id) if is_asked_twice else None
+        known = again or group.pending.get(id)
+        if not is_there(id):
+            if known is not None and not (is_asked_twice and id in plan.gone):
                 plan.gone.append(id)
+            continue
+        record = records.get(id)
+        if record is None and not (options.just_ids and known is not None):
             continue
         if known is None and not options.force:
             continue
@@ -79,8 +93,12 @@ def plan_claim(
             count = options.count
         elif not options.just_ids:
             count = once_more(count)  # also for one that is pending only now: Redis counts it twice
-        taken[id] = Claimed(id, time, count)
-        plan.claimed.append(taken[id])
+        claimed = Claimed(id, time, count)
+        plan.claimed.append(claimed)
+        plan.shown.append((id, None if options.just_ids else record))
+        if is_asked_twice:
+            taken.pop(id)
+            taken.add(id, claimed)
     return plan
 
 
@@ -98,11 +116,11 @@ def find_idle(
     """
     found: list[EntryId] = []
     looked = 0
-    ids = group.ids.since(start)
-    for id in islice(ids, tries):
+    pending = group.pending.items(start)
+    for id, one in islice(pending, tries):
         looked += 1
-        if not min_idle or now - group.pending[id].time >= min_idle or not is_there(id):
+        if not min_idle or now - one.time >= min_idle or not is_there(id):
             found.append(id)
         if len(found) == most:
             break
-    return found, next(ids, FIRST), looked
+    return found, next(pending, (FIRST, None))[0], looked

@@ -23,9 +23,10 @@ is 1 when a client asked for a last id that the topic has not come to yet. Kind 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from lamina.engines.topics import entries as entry_codec
 from lamina.engines.topics.codec import MOST_COUNTED, BadRecord, Items, array_head, bytes_head, number
 from lamina.engines.topics.ids import EntryId
 
@@ -72,18 +73,24 @@ def encode_delivered(
     group: bytes, consumer: bytes, time: int, last: EntryId, read: int | None, ids: Sequence[EntryId]
 ) -> bytes:
     head = _bytes(group), _bytes(consumer), number(time), _id(last), _read(read)
-    return _record(7 + 2 * len(ids), DELIVERED, *head, *map(_id, ids))
+    return _record(7 + 2 * len(ids), DELIVERED, *head, entry_codec.encode_ids(ids))
 
 
 def encode_acked(group: bytes, ids: Sequence[EntryId]) -> bytes:
-    return _record(2 + 2 * len(ids), ACKED, _bytes(group), *map(_id, ids))
+    return _record(2 + 2 * len(ids), ACKED, _bytes(group), entry_codec.encode_ids(ids))
 
 
 def encode_claimed(
-    group: bytes, consumer: bytes, time: int, last: EntryId, entries: Sequence[Claimed], *, is_ahead: bool
+    group: bytes,
+    consumer: bytes,
+    time: int,
+    last: EntryId,
+    entries: Sequence[tuple[EntryId, int, int]],
+    *,
+    is_ahead: bool,
 ) -> bytes:
     head = _bytes(group), _bytes(consumer), number(time), _id(last), number(is_ahead)
-    return _record(7 + 4 * len(entries), CLAIMED, *head, *_claimed(entries))
+    return _record(7 + 4 * len(entries), CLAIMED, *head, entry_codec.encode_claimed(entries))
 
 
 def encode_cut(last: EntryId) -> bytes:
@@ -99,7 +106,7 @@ def encode_consumer(consumer: bytes, time: int) -> bytes:
 
 
 def encode_pending(entries: Sequence[Claimed]) -> bytes:
-    return _record(1 + 4 * len(entries), PENDING, *_claimed(entries))
+    return _record(1 + 4 * len(entries), PENDING, entry_codec.encode_claimed(entries))
 
 
 def encode_end(groups: int, pending: int) -> bytes:
@@ -120,10 +127,6 @@ def _id(id: EntryId) -> bytes:
 
 def _read(read: int | None) -> bytes:
     return number(0 if read is None else read + 1)
-
-
-def _claimed(entries: Iterable[Claimed]) -> Iterable[bytes]:
-    return (_id(entry.id) + number(entry.time) + number(entry.deliveries) for entry in entries)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------

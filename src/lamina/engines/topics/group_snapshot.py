@@ -39,8 +39,8 @@ def records(state: State) -> Iterator[bytes]:
         yield codec.encode_group(codec.GROUP, group.name, group.last_id, group.read, is_ahead=group.is_ahead)
         for consumer in group.consumers.values():
             yield codec.encode_consumer(consumer.name, consumer.seen)
-            ids = consumer.ids.since()
-            while chunk := [Claimed(id, (one := group.pending[id]).time, one.deliveries) for id in islice(ids, CHUNK)]:
+            pending = consumer.pending.items()
+            while chunk := [Claimed(id, one.time, one.deliveries) for id, one in islice(pending, CHUNK)]:
                 count += len(chunk)
                 yield codec.encode_pending(chunk)
     yield codec.encode_end(len(state.groups), count)

@@ -6,13 +6,16 @@ times, counts and consumers included.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from lamina.engines.topics import group_codec as codec
 from lamina.engines.topics.codec import BadRecord, Items
-from lamina.engines.topics.group_codec import Claimed
+from lamina.engines.topics.group_codec import Claimed, once_more
 from lamina.engines.topics.ids import EntryId
-from lamina.engines.topics.sorted_list import SortedList
+from lamina.engines.topics.sorted_map import SortedMap
+
+_PIECE: Final = 1000  # pending entries that are let go before others may go on
 
 
 class Pending:
@@ -27,14 +30,13 @@ class Pending:
 class Consumer:
     """One of those who share the work of a group."""
 
-    __slots__ = ("ids", "name", "seen")
+    __slots__ = ("name", "pending", "seen")
 
     def __init__(self, name: bytes, seen: int) -> None:
         self.name = name
         self.seen = seen
         """When it last took something or tried to, in ms."""
-        self.ids: SortedList[EntryId] = SortedList()
-        """What is pending for it."""
+        self.pending: SortedMap[EntryId, Pending] = SortedMap()
 
 
 class Group:
@@ -49,9 +51,8 @@ class Group:
         self.is_ahead = is_ahead
         """The last id was given by a client when the topic had not come to it yet."""
         self.consumers: dict[bytes, Consumer] = {}
-        self.pending: dict[EntryId, Pending] = {}
-        self.ids: SortedList[EntryId] = SortedList()
-        """Of ``pending``, in order."""
+        self.pending: SortedMap[EntryId, Pending] = SortedMap()
+        """Of all consumers."""
 
     def see(self, name: bytes, time: int) -> Consumer:
         """The consumer of that name, made if need be."""
@@ -65,35 +66,43 @@ class Group:
         """Let an entry be pending for ``consumer``, whoever had it before."""
         known = self.pending.get(id)
         if known is None:
-            self.pending[id] = Pending(consumer, time, deliveries)
-            self.ids.add(id)
-            consumer.ids.add(id)
+            known = Pending(consumer, time, deliveries)
+            self.pending.add(id, known)
+            consumer.pending.add(id, known)
             return
         known.time, known.deliveries = time, deliveries
         if known.consumer is not consumer:
-            former, known.consumer = known.consumer, consumer
-            former.ids.remove(id)
-            consumer.ids.add(id)
+            known.consumer.pending.pop(id)
+            known.consumer = consumer
+            consumer.pending.add(id, known)
 
     def drop(self, ids: Sequence[EntryId]) -> None:
         """Those of them that are pending are so no more."""
         for id in ids:
-            known = self.pending.pop(id, None)
+            known = self.pending.pop(id)
             if known is not None:
-                self.ids.remove(id)
-                known.consumer.ids.remove(id)
+                known.consumer.pending.pop(id)
 
-    def delete_consumer(self, name: bytes) -> None:
-        """With what is pending for it."""
+    def delete_consumer(self, name: bytes, make_way: Callable[[], None] | None = None) -> Consumer | None:
+        """With what is pending for it. Returns what it was, which may be large (garbage.py).
+
+        ``make_way`` is called from time to time while there is much to be let go.
+        """
         consumer = self.consumers.pop(name, None)
-        if consumer is not None:
-            for id in consumer.ids.since():
-                del self.pending[id]
-            self.ids.remove_all(consumer.ids.since())
+        if consumer is None:
+            return None
+        if len(consumer.pending) == len(self.pending):
+            self.pending = SortedMap()
+            return consumer
+        for at, id in enumerate(consumer.pending.keys(), 1):
+            self.pending.pop(id)
+            if make_way is not None and at % _PIECE == 0:
+                make_way()
+        return consumer
 
     def oldest_needed(self) -> EntryId:
         """The first entry that somebody of the group may yet ask for."""
-        first = self.ids.first()
+        first = self.pending.first()
         return EntryId(self.last_id + 1) if first is None else min(first, EntryId(self.last_id + 1))
 
 
@@ -178,17 +187,23 @@ class State:
         for entry in entries:
             group.put(claimer, *entry)
 
+    def show_again(self, group: Group, consumer: bytes, time: int, entries: Sequence[Pending]) -> None:
+        """As ``claim``, of entries that are pending for that consumer."""
+        group.see(consumer, time)
+        for entry in entries:
+            entry.time, entry.deliveries = time, once_more(entry.deliveries)
+
     def cut(self, last: EntryId) -> None:
         """The topic has lost what came behind ``last``: what is delivered has to be so again, under whatever id."""
         for group in self.groups.values():
             if group.last_id > last and not group.is_ahead:
                 # What was read is not known to have been read by this id: the next delivery finds it out.
                 group.last_id, group.read = last, None
-            group.drop(list(group.ids.since(EntryId(last + 1))))
+            group.drop(list(group.pending.keys(EntryId(last + 1))))
 
     def is_past(self, last: EntryId) -> bool:
         """``cut`` would change something."""
         return any(
-            (group.last_id > last and not group.is_ahead) or (group.ids.last() or 0) > last
+            (group.last_id > last and not group.is_ahead) or (group.pending.last() or 0) > last
             for group in self.groups.values()
         )

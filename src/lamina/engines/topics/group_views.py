@@ -53,9 +53,9 @@ def summary(groups: Groups, name: bytes) -> PendingSummary:
     """Raises: NoGroup."""
     with groups.lock:
         group = groups.get(name)
-        counts = ((one, len(group.consumers[one].ids)) for one in sorted(group.consumers))
+        counts = ((one, len(group.consumers[one].pending)) for one in sorted(group.consumers))
         return PendingSummary(
-            len(group.pending), group.ids.first(), group.ids.last(), [pair for pair in counts if pair[1]]
+            len(group.pending), group.pending.first(), group.pending.last(), [pair for pair in counts if pair[1]]
         )
 
 
@@ -74,16 +74,15 @@ def pending(
     while True:
         with groups.lock:
             group, now = groups.get(name), groups.now_ms()
-            ids = group.ids
+            entries = group.pending
             if consumer is not None:
                 if consumer not in group.consumers:
                     return found
-                ids = group.consumers[consumer].ids
+                entries = group.consumers[consumer].pending
             looked = 0
-            for id in islice(ids.since(start), _PAGE):
+            for id, one in islice(entries.items(start), _PAGE):
                 if id > end or len(found) == count:
                     return found
-                one = group.pending[id]
                 if not min_idle or now - one.time >= min_idle:
                     found.append(PendingEntry(id, one.consumer.name, one.time, one.deliveries))
                 looked, start = looked + 1, EntryId(id + 1)
@@ -96,7 +95,7 @@ def consumers(groups: Groups, name: bytes) -> list[ConsumerStats]:
     """Raises: NoGroup."""
     with groups.lock:
         known = groups.get(name).consumers
-        return [ConsumerStats(one, len(known[one].ids), known[one].seen) for one in sorted(known)]
+        return [ConsumerStats(one, len(known[one].pending), known[one].seen) for one in sorted(known)]
 
 
 def stats(groups: Groups) -> list[GroupStats]:

@@ -15,13 +15,14 @@ from lamina.engines import loops
 from lamina.engines.topics import garbage, group_lag, ids
 from lamina.engines.topics import group_codec as codec
 from lamina.engines.topics.codec import BadRecord, check_counted
-from lamina.engines.topics.entries import decode, entry_id
+from lamina.engines.topics.entries import Picked, decode, entry_id
 from lamina.engines.topics.finding import MOST_NEW
 from lamina.engines.topics.group_claims import TRIES, ClaimOptions, Plan, find_idle, plan_claim, to_be_read
 from lamina.engines.topics.group_codec import Claimed, once_more
 from lamina.engines.topics.group_log import GroupLog
-from lamina.engines.topics.group_state import Group
+from lamina.engines.topics.group_state import Group, Pending
 from lamina.engines.topics.ids import EntryId
+from lamina.engines.topics.sorted_map import SortedMap
 from lamina.errors import Corruption, GroupExists, NoGroup
 
 _CHUNK: Final = 500  # entries that are changed before others may go on; they have to fit into one record
@@ -29,6 +30,7 @@ _PAGE: Final = 10_000  # pending entries that are looked at before others may go
 MOST_CLAIMED: Final = 10_000
 """Entries that ``autoclaim`` takes over at once, however many it is asked for: it tells where to go on."""
 
+_NO_MORE: Final[Picked] = (EntryId(ids.LAST + 1), b"", None)
 T = TypeVar("T")
 
 
@@ -137,9 +139,13 @@ class Groups(GroupLog):
             known = self.get(group).consumers.get(consumer)
             if known is None:
                 return 0, 0
-            count = len(known.ids)
+            count = len(known.pending)
+            if count > garbage.LARGE:
+                loops.must_wait()
             position = self._write(codec.encode_consumer_deleted(group, consumer))
-            self.get(group).delete_consumer(consumer)
+            gone = self.get(group).delete_consumer(consumer, loops.make_way)
+            if gone is not None and count > garbage.LARGE:
+                garbage.free_pending([gone.pending])
             return count, position
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -199,24 +205,35 @@ class Groups(GroupLog):
     def history(self, group: bytes, consumer: bytes, after: EntryId, count: int | None = None) -> Shown:
         """What is pending for a consumer, behind ``after``; it counts as delivered once more. Raises: NoGroup."""
         wanted = self._pending_behind(group, consumer, after, count)
-        records, topic_position = self.topic.fetch(wanted)
+        found, topic_position = self.topic.fetch(wanted)
+        records = iter(found)
+        id_there, record_there, _ = next(records, _NO_MORE)
         shown: list[tuple[EntryId, bytes | None]] = []
         position = 0
         for chunk in _chunks(wanted):
             with self.lock:
                 self._freshen()
                 known, now, state = self.get(group), self.now_ms(), self.topic.state
-                entries = ((id, known.pending.get(id)) for id in chunk)
-                mine = [(id, entry) for id, entry in entries if entry is not None and entry.consumer.name == consumer]
-                pairs = [(id, records.get(id) if state.has(id) else None) for id, _ in mine]
-                again = [
-                    Claimed(id, now, once_more(entry.deliveries))
-                    for (id, entry), (_, record) in zip(mine, pairs, strict=True)
-                    if record is not None
-                ]
-                position = self._claim(known, consumer, now, known.last_id, again, is_ahead=known.is_ahead)
+                again: list[tuple[EntryId, int, int]] = []
+                these: list[Pending] = []
+                for id, pending in _still_pending(known, consumer, chunk):
+                    while id_there < id:
+                        id_there, record_there, _ = next(records, _NO_MORE)
+                    if id_there == id and state.has(id):
+                        again.append((id, now, once_more(pending.deliveries)))
+                        these.append(pending)
+                        shown.append((id, record_there))
+                    else:
+                        shown.append((id, None))
+                if not again:
+                    position = self._see(known, consumer)
+                    continue
+                position = self._write(
+                    codec.encode_claimed(group, consumer, now, known.last_id, again, is_ahead=known.is_ahead)
+                )
+                self.state.show_again(self.get(group), consumer, now, these)
+                self.redelivered += len(again)
                 self.topic.counts.read += len(again)
-                shown += pairs
         return Shown(shown, position, topic_position, [], ids.FIRST)
 
     def _pending_behind(self, group: bytes, consumer: bytes, after: EntryId, count: int | None) -> list[EntryId]:
@@ -228,7 +245,7 @@ class Groups(GroupLog):
                 if reader is None or after >= ids.LAST:
                     return found
                 most = _PAGE if count is None else min(_PAGE, count - len(found))
-                page = list(islice(reader.ids.since(EntryId(after + 1)), most))
+                page = list(islice(reader.pending.keys(EntryId(after + 1)), most))
             found += page
             if len(page) < _PAGE:
                 return found
@@ -252,7 +269,7 @@ class Groups(GroupLog):
     def ack(self, group: bytes, acked: Sequence[EntryId]) -> tuple[int, int]:
         """How many of them were pending, which are so no more, and the position. Raises: NoGroup."""
         count = position = 0
-        for chunk in _chunks(list(dict.fromkeys(acked))):
+        for chunk in _chunks(ids.different(acked)):
             with self.lock:
                 self._freshen()
                 known = self.get(group)
@@ -278,7 +295,8 @@ class Groups(GroupLog):
         options = options or ClaimOptions()
         if options.count is not None:
             check_counted(options.count, "RETRYCOUNT")
-        records, topic_position = self.topic.fetch(self._to_read(group, wanted, options))
+        found, topic_position = self.topic.fetch(self._to_read(group, wanted, options))
+        records = SortedMap((id, record) for id, record, _ in found)
         if options.just_ids:
             topic_position = self.topic.newest_position()
         shown: list[tuple[EntryId, bytes | None]] = []
@@ -287,27 +305,23 @@ class Groups(GroupLog):
         for chunk in _chunks(wanted):
             with self.lock:
                 self._freshen()
-                known, now, has = self.get(group), self.now_ms(), self.topic.state.has
-                is_known = known.pending.__contains__ if options.just_ids else records.__contains__
-                chosen = [id for id in chunk if id in records or is_known(id) or not has(id)]
-                plan = plan_claim(known, chosen, options, now, has)
+                known, now = self.get(group), self.now_ms()
+                plan = plan_claim(known, chunk, options, now, records, self.topic.state.has)
                 position = self._carry_out(known, consumer, plan, options, now) or position
                 gone += plan.gone
-                if options.just_ids:
-                    shown += [(entry.id, None) for entry in plan.claimed]
-                else:
-                    shown += [(entry.id, records[entry.id]) for entry in plan.claimed]
+                shown += plan.shown
+                if not options.just_ids:
                     self.topic.counts.read += len(plan.claimed)
         return Shown(shown, position, topic_position, gone, ids.FIRST)
 
     def _to_read(self, group: bytes, wanted: Sequence[EntryId], options: ClaimOptions) -> list[EntryId]:
         """Those of the entries that may be claimed and are to be shown, or are to be looked for."""
-        found: set[EntryId] = set()
+        found: list[EntryId] = []
         for chunk in _chunks(wanted):
             with self.lock:
                 self._freshen()
-                found.update(to_be_read(self.get(group), chunk, options, self.now_ms()))
-        return sorted(found)
+                found += to_be_read(self.get(group), chunk, options, self.now_ms())
+        return ids.different(found)
 
     def autoclaim(
         self, group: bytes, consumer: bytes, min_idle: int, start: EntryId, count: int = 100, *, just_ids: bool = False
@@ -375,6 +389,21 @@ def _id_of(record: bytes) -> EntryId:
     id = entry_id(record)
     assert id is not None  # topics give entries only
     return id
+
+
+def _still_pending(group: Group, consumer: bytes, wanted: Sequence[EntryId]) -> Iterator[tuple[EntryId, Pending]]:
+    """Those that are pending for a consumer, of ids in order."""
+    reader = group.consumers.get(consumer)
+    if reader is None or not wanted:
+        return
+    at, count = 0, len(wanted)
+    for id, pending in reader.pending.items(wanted[0]):
+        while wanted[at] < id:
+            at += 1
+            if at == count:
+                return
+        if wanted[at] == id:
+            yield id, pending
 
 
 def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final, NewType
 
 from lamina.errors import BadTopic
@@ -35,6 +36,12 @@ def sequence_of(id: EntryId) -> int:
 
 def show(id: EntryId) -> bytes:
     return b"%d-%d" % (id >> 64, id & _SEQUENCE)
+
+
+def different(ids: Iterable[EntryId]) -> list[EntryId]:
+    """Each of them once, in order. Not by a set: who chooses ids may choose such as have the same hash."""
+    ordered = sorted(ids)
+    return [id for id, before in zip(ordered, [None, *ordered], strict=False) if id != before]
 
 
 def parse(text: bytes, missing_sequence: int = 0) -> EntryId:
@@ -75,9 +82,11 @@ def parse_end(text: bytes) -> EntryId:
 
 def _number(text: bytes) -> int:
     """64 bits, as strict as Redis 7.0: blanks and a plus may be before the digits."""
-    match = _NUMBER(text)
-    if match is not None:
-        number = int(match[1])
-        if number <= _SEQUENCE:
-            return number
+    if text.isdigit():  # nearly always
+        number = int(text)
+    else:
+        match = _NUMBER(text)
+        number = int(match[1]) if match is not None else _SEQUENCE + 1
+    if number <= _SEQUENCE:
+        return number
     raise BadTopic(INVALID)

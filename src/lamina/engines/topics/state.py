@@ -6,7 +6,8 @@ Ids of entries only ever grow; what is trimmed is always a prefix of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 from lamina.engines.topics import codec
@@ -61,7 +62,7 @@ class State:
         elif kind == codec.DELETED:
             if not items.left or items.left % 2:
                 raise codec.BadRecord("no id, or half of one")
-            self.delete([items.id() for _ in range(items.left // 2)])
+            self.delete(sorted([items.id() for _ in range(items.left // 2)]))
         elif kind == codec.TRIMMED:
             id, count = items.id(), items.number()
             is_let_go = bool(items.left) and items.number() == 1
@@ -84,15 +85,16 @@ class State:
         self.length += count
         self.exists = True
 
-    def delete(self, ids: list[EntryId], before: Mapping[EntryId, EntryId] | None = None) -> None:
-        """These are there. ``before``: of some of them, the entry in front, dead or alive."""
-        known = before or {}
-        self.deleted.add_all([(known.get(id, EntryId(id - 1)), id) for id in sorted(ids)])
+    def delete(self, ids: Sequence[EntryId], before: Iterable[EntryId | None] = repeat(None)) -> None:
+        """These are there, and in order. ``before``: the entry in front of each, dead or alive; None: nobody knows."""
+        self.deleted.add_all(
+            [(EntryId(id - 1) if front is None else front, id) for id, front in zip(ids, before, strict=False)]
+        )
         if self.watch is not None:
             last = self.watch.last
             self.watch.gone += len([id for id in ids if id <= last])
         self.length -= len(ids)
-        self.max_deleted = max(self.max_deleted, *ids)
+        self.max_deleted = max(self.max_deleted, ids[-1])
 
     def trim(self, id: EntryId, count: int) -> None:
         """All up to ``id`` go; ``count`` of them were there."""

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
+from lamina.engines.topics.entries import Picked
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.ranges import IdRanges
 
@@ -96,19 +97,14 @@ class Tail:
                 position, low = self._positions[until - 1] if low < until else position, until
         return found, position
 
-    def by_id(
-        self, wanted: Sequence[EntryId], before: dict[EntryId, EntryId] | None = None
-    ) -> tuple[dict[EntryId, bytes], int]:
-        """Records of those of the entries that are here, by id, and the position of the newest. ``before`` gets the id
-        of the entry in front of each.
-        """
-        found: dict[EntryId, bytes] = {}
+    def by_id(self, wanted: Sequence[EntryId]) -> tuple[list[Picked], int]:
+        """Those of the entries that are here, and the position of the newest."""
+        found: list[Picked] = []
         position = 0
         for id in wanted:
             place = bisect_left(self._ids, id)
             if place < len(self._ids) and self._ids[place] == id:
-                found[id] = self._payloads[place]
+                before = self._ids[place - 1] if place else EntryId(self.first_id - 1)
+                found.append((id, self._payloads[place], before))
                 position = max(position, self._positions[place])
-                if before is not None:
-                    before[id] = self._ids[place - 1] if place else EntryId(self.first_id - 1)
         return found, position

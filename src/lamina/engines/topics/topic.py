@@ -20,6 +20,7 @@ from lamina.clock import Clock, SystemClock
 from lamina.engines import logged, loops
 from lamina.engines.topics import checkpoint, codec, entries, ids
 from lamina.engines.topics.contents import Contents
+from lamina.engines.topics.entries import Picked
 from lamina.engines.topics.finding import check_size
 from lamina.engines.topics.front import Front
 from lamina.engines.topics.ids import EntryId
@@ -289,13 +290,12 @@ class Topic(logged.Logged):
         """Delete those entries that are there. Returns how many were, and the position."""
         with self.lock:
             self._freshen()
-            before: dict[EntryId, EntryId] = {}
-            known, _ = self.fetch(sorted(set(wanted)), before)
-            there = [id for id in dict.fromkeys(wanted) if id in known]
-            if not there:
+            found, _ = self.fetch(ids.different(wanted))
+            if not found:
                 return 0, 0
+            there = [id for id, _, _ in found]
             position = self.removed_at = self._append(codec.encode_deleted(there))
-            self.state.delete(there, before)
+            self.state.delete(there, [before for _, _, before in found])
             return len(there), position
 
     def trim_to(self, id: EntryId, most: int | None = None, by: int = 1) -> tuple[int, int]:
@@ -450,21 +450,19 @@ class Topic(logged.Logged):
             raise self._cannot_be_read(error) from error
         return found, position, rest is None
 
-    def fetch(
-        self, wanted: Sequence[EntryId], before: dict[EntryId, EntryId] | None = None
-    ) -> tuple[dict[EntryId, bytes], int]:
-        """Records of those of the entries that are there, by id, and the position that showing them has to wait for.
-        ``wanted`` are different ids in order. Many are read in pieces as well. ``before`` as in ``Contents.by_id``.
+    def fetch(self, wanted: Sequence[EntryId]) -> tuple[list[Picked], int]:
+        """Those of the entries that are there, in order, and the position that showing them has to wait for. ``wanted``
+        are different ids in order. Many are read in pieces as well.
         """
-        found: dict[EntryId, bytes] = {}
+        found: list[Picked] = []
         position = size = 0
         try:
             while wanted:
                 with self.lock:
-                    piece, at, done = self._contents.by_id(wanted, before)
+                    piece, at, done = self._contents.by_id(wanted)
                     position = max(position, at, self.removed_at)
-                found.update(piece)
-                size += sum(map(len, piece.values()))
+                found += piece
+                size += sum([len(record) for _, record, _ in piece])
                 check_size(size)
                 wanted = wanted[done:]
                 if wanted:

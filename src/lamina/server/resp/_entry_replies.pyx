@@ -2,7 +2,7 @@
 """The compiled twin of entry_replies.py: two walks over the records, one to know how much room the answer takes."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from lamina.engines.topics._entries cimport Items, begin_entry, put_id, take_bytes
@@ -116,4 +116,25 @@ def show_ids(object ids):
     cdef uint8_t *to = begin
     for id in all_ids:
         to = put_id_reply(to, id)
+    return PyBytes_FromStringAndSize(<char *> begin, to - begin)
+
+
+def show_pending(object entries, int64_t now):
+    cdef Py_ssize_t room = HEAD
+    cdef bytes consumer
+    for entry in entries:
+        room += 4 + ID + 3 * HEAD + 2 + PyBytes_GET_SIZE((<tuple> entry)[1])
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, room)
+    cdef uint8_t *begin = <uint8_t *> PyBytes_AS_STRING(out)
+    cdef uint8_t *to = put_head(begin, 42, len(entries))
+    cdef int64_t time
+    for entry in entries:
+        consumer, time = (<tuple> entry)[1], (<tuple> entry)[2]
+        to = put_id_reply(put_head(to, 42, 4), (<tuple> entry)[0])
+        to = put_head(to, 36, PyBytes_GET_SIZE(consumer))
+        memcpy(to, PyBytes_AS_STRING(consumer), PyBytes_GET_SIZE(consumer))
+        to += PyBytes_GET_SIZE(consumer)
+        to[0], to[1] = 13, 10
+        to = put_head(to + 2, 58, <uint64_t> (now - time) if now > time else 0)
+        to = put_head(to, 58, (<tuple> entry)[3])
     return PyBytes_FromStringAndSize(<char *> begin, to - begin)

@@ -31,3 +31,12 @@ def show_id(id: EntryId) -> bytes:
     """The answer to an entry that was added."""
     shown = entries.show(id)
     return b"$%d\r\n%b\r\n" % (len(shown), shown)
+
+
+def show_pending(entries: Sequence[tuple[EntryId, bytes, int, int]], now: int) -> bytes:
+    """What is pending: ``[[id, consumer, idle, deliveries], ...]``, of id, consumer, since when and deliveries."""
+    parts = [b"*%d\r\n" % len(entries)]
+    for id, consumer, time, deliveries in entries:
+        parts.append(b"*4\r\n%b$%d\r\n%b\r\n" % (show_id(id), len(consumer), consumer))
+        parts.append(b":%d\r\n:%d\r\n" % (max(now - time, 0), deliveries))
+    return b"".join(parts)

@@ -12,7 +12,7 @@ from lamina.engines.topics.groups import Shown
 from lamina.engines.topics.ids import EntryId
 from lamina.errors import BadTopic
 from lamina.server.resp import replies
-from lamina.server.resp.entry_replies import show_id, show_ids
+from lamina.server.resp.entry_replies import show_id, show_ids, show_pending
 from lamina.server.resp.group_words import SYNTAX, find_group, integer, rest_on_all, rest_on_shown, show_entries
 from lamina.server.resp.replies import NULL_ARRAY
 from lamina.server.resp.session import Args, Refusal, Session
@@ -37,10 +37,7 @@ def xpending(session: Session, args: Args) -> bytes:
     topic, groups = find_group(session, args[1], args[2])
     found = views.pending(groups, args[2], start, end, count, consumer=consumer, min_idle=max(min_idle, 0))
     rest_on_all(session, topic)
-    now = groups.now_ms()
-    return replies.encode(
-        [[ids.show(one.id), one.consumer, max(now - one.time, 0), one.deliveries] for one in found], session.version
-    )
+    return show_pending(found, groups.now_ms())
 
 
 def _summary(session: Session, args: Args) -> bytes:

@@ -167,7 +167,8 @@ def parse(args: Args) -> _Asked:
             count = integer(args[at])
             asked.count = count if count > 0 else None
         elif option == b"GROUP" and more >= 2:
-            asked.group, asked.consumer = args[at + 1 : at + 3]
+            asked.group = args[at + 1]
+            asked.consumer = args[at + 2]
             at += 2
         elif option == b"NOACK":
             asked.noack = True

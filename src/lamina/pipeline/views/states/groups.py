@@ -67,7 +67,7 @@ class GroupStateView(_GroupsView):
         topic = Folded(disk, beside) if groups and beside is not None else None
         for name in sorted(groups):
             group = groups[name]
-            oldest = group.ids.first()
+            oldest = group.pending.first()
             yield (
                 log.place.name,
                 show_name(name),
@@ -98,7 +98,7 @@ class GroupConsumersView(_GroupsView):
                     show_name(name),
                     show_name(consumer),
                     to_micros(one.seen),
-                    len(one.ids),
+                    len(one.pending),
                 )
 
 
@@ -113,8 +113,7 @@ class GroupPendingView(_GroupsView):
         groups = fold(disk, log).groups
         for name in sorted(groups):
             group = groups[name]
-            for id in group.ids.since():
-                one = group.pending[id]
+            for id, one in group.pending.items():
                 yield (
                     log.place.name,
                     show_name(name),

@@ -90,7 +90,7 @@ def _row(topic: Topic, name: bytes) -> TopicGroupRow | None:
 
 def _facts(topic: Topic, groups: Groups, group: Group) -> TopicGroupRow:
     now = groups.now_ms()
-    oldest = group.ids.first()
+    oldest = next(group.pending.items(), None)
     seen = max((one.seen for one in group.consumers.values()), default=None)
     lost = groups.overtaken(group.name)
     return TopicGroupRow(
@@ -101,8 +101,8 @@ def _facts(topic: Topic, groups: Groups, group: Group) -> TopicGroupRow:
         consumers=len(group.consumers),
         last_id=id_text(group.last_id),
         last_ns=time_of(group.last_id) if group.last_id else None,
-        oldest_pending=None if oldest is None else id_text(oldest),
-        oldest_pending_s=None if oldest is None else _since(group.pending[oldest].time, now),
+        oldest_pending=None if oldest is None else id_text(oldest[0]),
+        oldest_pending_s=None if oldest is None else _since(oldest[1].time, now),
         seen_s=None if seen is None else _since(seen, now),
         lost_to=None if lost is None else id_text(lost),
     )
@@ -180,7 +180,7 @@ def _one_group(place: Place, asked: TopicGroupAsks) -> TopicGroupFound:
             topic=shown_name(name),
             group=row,
             consumers=[
-                TopicConsumerRow(name=shown_name(one.name), pending=len(one.ids), seen_s=_since(one.seen, now))
+                TopicConsumerRow(name=shown_name(one.name), pending=len(one.pending), seen_s=_since(one.seen, now))
                 for one in page
             ],
             next=shown_name(page[-1].name) if start + asked.limit < len(names) else "",
@@ -246,7 +246,7 @@ def _pending_page(place: Place, asked: TopicPendingAsks) -> TopicPendingPage:
     with topic.lock:
         group, now = known_group(topic, name), topic.groups.now_ms()
         known = group.consumers.get(consumer) if consumer is not None else None
-        total = len(group.pending) if consumer is None else 0 if known is None else len(known.ids)
+        total = len(group.pending) if consumer is None else 0 if known is None else len(known.pending)
         found = group_views.pending(topic.groups, name, start, count=asked.limit + 1, consumer=consumer)
         rows = [
             TopicPendingRow(
