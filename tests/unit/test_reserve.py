@@ -12,7 +12,7 @@ from lamina.engines.jobs.job import COMPLETED
 from lamina.engines.jobs.upkeep import Upkeep
 from lamina.errors import DiskFull
 from lamina.log import OS, LogOptions
-from lamina.log.files.memory import Content, MemoryFiles
+from lamina.log.files.memory import MemoryFiles
 from lamina.log.files.real import RealFiles
 from lamina.log.reserve import Reserve
 from lamina.testing import FaultyFiles, ManualClock
@@ -21,20 +21,10 @@ HOUR = 3_600_000
 ROOM = 20_000  # enough for a checkpoint of what is alive
 
 
-class SmallDisk(MemoryFiles):
-    """Has only so many bytes, for all files together."""
-
-    size = 40_000
-
-    def do_append(self, content: Content, data: bytes) -> None:
-        if sum(map(len, self.contents().values())) + len(data) > self.size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        super().do_append(content, data)
-
-
 class Lab:
     def __init__(self) -> None:
-        self.disk, self.clock = SmallDisk(), ManualClock()
+        self.disk, self.clock = MemoryFiles(), ManualClock()
+        self.disk.size = 40_000
         options = LogOptions(sync=OS, segment_bytes=3000)
         self.engine = JobEngine.open("jobs", files=self.disk, clock=self.clock, options=options, threaded=False)
         self.engine.reserve = Reserve(self.disk, "jobs/reserve", self.clock, ROOM)
@@ -125,7 +115,7 @@ def test_a_disk_that_cannot_keep_room_does_without() -> None:
 
 
 def test_without_room_at_the_start_there_is_no_reserve_and_no_jobs_are_taken() -> None:
-    disk, clock = SmallDisk(), ManualClock()
+    disk, clock = MemoryFiles(), ManualClock()
     disk.size = 1000
     reserve = Reserve(disk, "reserve", clock, ROOM)
     assert not reserve.is_held and "reserve" not in disk.contents()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import threading
 
 import pytest
@@ -17,7 +15,7 @@ from lamina.engines.topics.topics import Topics
 from lamina.engines.topics.upkeep import Upkeep
 from lamina.errors import DiskFull
 from lamina.log import OS, LogOptions
-from lamina.log.files.memory import Content, MemoryFiles
+from lamina.log.files.memory import MemoryFiles
 from lamina.log.reserve import Reserve
 from lamina.testing import FaultyFiles, ManualClock
 
@@ -172,19 +170,9 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_written_to() -> None:
     assert lab.upkeep.shedder(again) is not shedder
 
 
-class SmallDisk(MemoryFiles):
-    """Has only so many bytes, for all files together."""
-
-    size = 40_000
-
-    def do_append(self, content: Content, data: bytes) -> None:
-        if sum(map(len, self.contents().values())) + len(data) > self.size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        super().do_append(content, data)
-
-
 def test_a_full_disk_gets_room_by_retention_and_takes_entries_again() -> None:
-    lab = Lab("*=length:20", files=SmallDisk())
+    lab = Lab("*=length:20")
+    lab.disk.size = 40_000
     lab.topics.reserve = Reserve(lab.disk, f"{FOLDER}/.reserve", lab.clock, 5000)
     with pytest.raises(DiskFull):
         lab.fill(b"t", 1000)

@@ -13,7 +13,7 @@ Paths are plain strings, joined with ``/``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from lamina.errors import from_os
 
@@ -66,6 +66,14 @@ class Watch(Protocol):
 
     def close(self) -> None:
         """Let it go, as ``File.close``."""
+
+
+class Room(NamedTuple):
+    """Of a disk, in bytes."""
+
+    size: int
+    free: int
+    """What this process may still take."""
 
 
 class Files(Protocol):
@@ -123,6 +131,9 @@ class Files(Protocol):
         """Who holds that lock now, None if nobody does. Changes nothing."""
 
     def watch(self, folder: str) -> Watch: ...
+
+    def room(self, folder: str) -> Room:
+        """Of the disk that the folder is on. It is quick: no disk is waited for."""
 
 
 def read_into(file: File, buffer: memoryview, offset: int) -> int:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from lamina.log.files import File, Files, FolderLock, Watch
+from lamina.log.files import File, Files, FolderLock, Room, Watch
 
 OPERATIONS = (
     "open",
@@ -185,3 +185,7 @@ class FaultyFiles:
 
     def watch(self, folder: str) -> Watch:
         return self.inner.watch(folder)
+
+    def room(self, folder: str) -> Room:
+        self.pass_or_fail("room", folder)
+        return self.inner.room(folder)

@@ -6,6 +6,11 @@ import errno
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Final
+
+from lamina.log.files import Room
+
+_LARGE: Final = 1 << 40
 
 
 class Content:
@@ -40,6 +45,8 @@ class MemoryFile:
     def append(self, parts: Sequence[bytes | memoryview]) -> int:
         self._check()
         data = b"".join(parts)
+        if self._files.size is not None and len(data) > self._files.room("").free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
         self._files.do_append(self.content, data)
         return len(data)
 
@@ -96,6 +103,8 @@ class MemoryFiles:
     def __init__(self, contents: dict[str, bytes] | None = None) -> None:
         self.names: dict[str, Content] = {}
         self.folders: set[str] = {""}
+        self.size: int | None = None
+        """Bytes of the disk; what does not fit any more is refused as a full disk does. None: it is large."""
         self.changes = 0
         self.handles: set[MemoryFile] = set()
         """Files that are open."""
@@ -215,6 +224,11 @@ class MemoryFiles:
     def new_content(self, data: bytes = b"") -> Content:
         self._next_number += 1
         return Content(self._next_number, data)
+
+    def room(self, folder: str) -> Room:
+        size = _LARGE if self.size is None else self.size
+        used = sum(len(content.data) for content in {id(one): one for one in self.names.values()}.values())
+        return Room(size, max(size - used, 0))
 
     # -- the steps that change the disk --------------------------------------------------------------------------
 

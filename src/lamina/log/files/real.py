@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from lamina.log.files import Room
+
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 # Links are not followed: a link planted in a data folder must not make us write elsewhere.
@@ -273,3 +275,7 @@ class RealFiles:
             raise
         except (OSError, AttributeError):  # no inotify, or all its watches are taken
             return PollWatch()
+
+    def room(self, folder: str) -> Room:
+        found = os.statvfs(folder or ".")
+        return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
