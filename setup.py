@@ -46,6 +46,7 @@ AS_WRITTEN = {
         "group_state",
         "group_claims",
         "tail",
+        "finding",
         "contents",
         "topic",
         "groups",

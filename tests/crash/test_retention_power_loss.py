@@ -139,7 +139,7 @@ class Story:
         group = found.groups.state.groups.get(GROUP)
         if group is not None:
             gone = {id for id in self.went if id <= found.state.trimmed_to}
-            assert not gone & group.pending.keys(), f"{label}: what is to be acknowledged was let go"
+            assert not gone.intersection(group.pending.keys()), f"{label}: what is to be acknowledged was let go"
             assert all(id <= group.last_id for id in gone), f"{label}: what was not delivered was let go"
 
 

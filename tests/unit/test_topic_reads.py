@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lamina.engines import loops
+from lamina.engines.topics import contents, finding, group_views, groups, ids
 from lamina.engines.topics import entries as entry_records
-from lamina.engines.topics import finding, group_views, groups, ids
 from lamina.engines.topics.group_claims import ClaimOptions
 from lamina.engines.topics.groups import Groups, Shown
 from lamina.engines.topics.ids import EntryId
@@ -139,10 +139,9 @@ def test_of_entries_far_apart_only_the_parts_they_are_in_are_read(read: Callable
     assert numbers(read(lab.groups)) == FAR_APART
     assert len(lab.files.parts) <= 2 * len(FAR_APART)  # one that begins in front of a window may end behind it
     assert lab.files.bytes <= 2 * len(FAR_APART) * BLOCK < 4000 * KIB / 3
-    looks = lab.files.looks
     lab.files.forget()
     assert numbers(lab.groups.history(G, A if read is READS["history"] else B, ids.FIRST)) == FAR_APART
-    assert lab.files.looks < looks, "where they are is remembered"
+    assert not lab.files.looks and not lab.files.parts, "they are cached"
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
@@ -164,6 +163,44 @@ def test_of_entries_far_apart_no_other_is_made_anything_of(
     monkeypatch.setattr(groups, "decode", None)
     assert numbers(read(lab.groups)) == FAR_APART
     assert picked == [at(number) for number in FAR_APART]
+
+
+def test_cached_entries_are_shown_among_others_and_not_once_they_are_deleted() -> None:
+    lab = Lab()
+    lab.leave(*FAR_APART)
+    lab.topic.fetch([at(500), at(2222)])
+    lab.topic.delete([at(2222)])
+    shown = lab.groups.history(G, A, ids.FIRST).records
+    assert [(ids.ms_of(id), record is None) for id, record in shown] == [(n, n == 2222) for n in FAR_APART]
+    assert [entry_records.entry_id(record) for _, record in shown if record is not None] == [
+        at(number) for number in FAR_APART if number != 2222
+    ]
+
+
+def test_what_is_cached_is_forgotten_when_a_topic_is_built_anew_or_closed() -> None:
+    lab = Lab()
+    lab.topic.fetch([at(500)])
+    lab.topic.rebuild()
+    lab.files.forget()
+    lab.topic.fetch([at(500)])
+    assert lab.files.parts, "an id that was refused may be another entry's by now"
+    cache = lab.topic._contents._cache
+    lab.topic.close()
+    assert not cache.records and cache not in cache._budget.sizes
+
+
+def test_all_topics_share_the_room_for_cached_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "MOST_CACHED", 20 * KIB)
+    one, other = Lab(), Lab()
+    caches = [lab.topic._contents._cache for lab in (one, other)]
+    one.topic.fetch([at(number) for number in (1, 500, 1001, 1700, 2222, 2500, 3000, 3333, 3500, 3999)])
+    other.topic.fetch([at(500)])
+    assert [len(cache.records) for cache in caches] == [10, 1]
+    other.topic.fetch([at(number) for number in FAR_APART if number != 500])
+    assert [len(cache.records) for cache in caches] == [0, len(FAR_APART)], "the one that read nothing for longest"
+    other.topic.fetch([at(number) for number in range(1, 30) if number not in FAR_APART])
+    assert [len(cache.records) for cache in caches] == [0, len(FAR_APART)], "too much to be kept is not kept"
+    assert caches[1]._budget.total <= 20 * KIB
 
 
 def test_neighbours_are_read_together() -> None:

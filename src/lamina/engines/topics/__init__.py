@@ -7,5 +7,5 @@ from lamina.twins import stand_in
 IS_COMPILED = stand_in(
     __name__,
     *("ids", "ranges", "entries", "state", "sorted_map", "group_codec", "group_state", "group_claims"),
-    *("tail", "contents", "topic", "groups", "group_views", "topics"),
+    *("tail", "finding", "contents", "topic", "groups", "group_views", "topics"),
 )

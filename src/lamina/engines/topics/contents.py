@@ -6,23 +6,89 @@ Who asks holds the lock of the topic. What would take long ends early, and says 
 from __future__ import annotations
 
 import sys
+import threading
 from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
+from lamina.engines import loops
 from lamina.engines.topics import ids
 from lamina.engines.topics.entries import Picked, entry_id
 from lamina.engines.topics.finding import Finder
 from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.ranges import IdRanges
+from lamina.engines.topics.sorted_map import SortedMap
 from lamina.engines.topics.tail import Tail
 from lamina.log.reader import Reader
+from lamina.units import MIB
 
 if TYPE_CHECKING:
     from lamina.engines.topics.topic import Topic
 
 Range = tuple[EntryId, EntryId]
 """The first id and the last."""
+
+MOST_CACHED: Final = 32 * MIB
+_AROUND: Final = 200  # bytes of memory for a record that is cached, beside the record
+_AT_ONCE: Final = 1000  # cached records that are given on a loop
+
+
+class _Budget:
+    """Of all topics of the process. Locked by itself."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.sizes: OrderedDict[_Cache, int] = OrderedDict()
+        """Of each, the one that has not been added to for longest first."""
+        self.total = 0
+
+    def forget(self, cache: _Cache) -> None:
+        """Holds the lock."""
+        self.total -= self.sizes.pop(cache, 0)
+        cache.records = SortedMap()
+
+
+class _Cache:
+    """Records of one topic that were read from files by id: what is pending is asked for again and again.
+
+    All topics share MOST_CACHED bytes; the topic that has read nothing for longest gives all of its up.
+    """
+
+    _budget = _Budget()
+
+    def __init__(self) -> None:
+        self.records: SortedMap[EntryId, Picked] = SortedMap()
+        self._position = 0
+
+    def take(self, wanted: Sequence[EntryId]) -> tuple[list[Picked], list[EntryId], int]:
+        """Those that are there, the ids of the others, and the position that showing them has to wait for."""
+        records, position = self.records, self._position
+        if not records:
+            return [], list(wanted), 0
+        found = [(id, records.get(id)) for id in wanted]
+        there = [picked for _, picked in found if picked is not None]
+        return there, [id for id, picked in found if picked is None], position if there else 0
+
+    def keep(self, found: Sequence[Picked], position: int) -> None:
+        """None of them is there yet."""
+        size = sum([len(record) + _AROUND for _, record, _ in found])
+        if size > MOST_CACHED:
+            return
+        budget = self._budget
+        with budget.lock:
+            while budget.total + size > MOST_CACHED:
+                budget.forget(next(iter(budget.sizes)))
+            budget.sizes[self] = budget.sizes.pop(self, 0) + size
+            budget.total += size
+            for picked in found:
+                self.records.add(picked[0], picked)
+            self._position = max(self._position, position)
+
+    def clear(self) -> None:
+        with self._budget.lock:
+            self._budget.forget(self)
 
 
 class Contents:
@@ -31,6 +97,11 @@ class Contents:
     def __init__(self, topic: Topic, reader: Reader) -> None:
         self._topic = topic
         self._finder = Finder(reader)
+        self._cache = _Cache()
+
+    def forget(self) -> None:
+        """The topic is closed, or built anew: an id may be that of another entry then."""
+        self._cache.clear()
 
     def piece(
         self, start: EntryId, end: EntryId, most: int, *, newest_first: bool, enough: int = sys.maxsize
@@ -110,11 +181,27 @@ class Contents:
         found: list[Picked] = []
         position = 0
         if split:
-            found, position, done = self._finder.by_id(there[:split])
+            found, position, done = self._in_files(there[:split])
             if done < split:
                 return found, position, bisect_left(wanted, there[done])
         kept, newest = tail.by_id(there[split:])
         return found + kept, max(position, newest), len(wanted)
+
+    def _in_files(self, wanted: Sequence[EntryId]) -> tuple[list[Picked], int, int]:
+        """As ``Finder.by_id``."""
+        cached, missing, position = self._cache.take(wanted)
+        if not missing:
+            if len(wanted) > _AT_ONCE:
+                loops.must_wait()
+            return cached, position, len(wanted)
+        found, newest, done = self._finder.by_id(missing)
+        self._cache.keep(found, newest)
+        if done < len(missing):
+            done = bisect_left(wanted, missing[done])
+            cached = [picked for picked in cached if picked[0] < wanted[done]]
+        else:
+            done = len(wanted)
+        return sorted(cached + found, key=itemgetter(0)) if cached else found, max(position, newest), done
 
     def ids_from(self, start: EntryId, most: int) -> list[EntryId]:
         """Ids of the first entries at ``start`` or behind it: some, at most so many; none if there are none."""

@@ -146,6 +146,7 @@ class Topic(logged.Logged):
         with self.removal:
             self.state, self.checkpointed, self.replayed = checkpoint.load(self._files, self.folder, self._log.reader)
         self.tail = Tail(self.state.last_id, self._tail_bytes)
+        self._contents.forget()
         if self.state.length:
             with suppress(StorageError, codec.BadRecord):  # whoever reads it is told
                 self._contents.fill(self.tail, min(_KEPT_AT_START, self._tail_bytes))
@@ -198,6 +199,7 @@ class Topic(logged.Logged):
                 teardown.step(self.all_written)
                 teardown.try_to(self.checkpoint, "no checkpoint, so the next start takes longer")
             self._is_closed = True  # its folder may soon be that of another topic
+            self._contents.forget()
             teardown.step(self.log.close)
 
     def tell_all(self) -> None:
