@@ -30,7 +30,7 @@ from lamina.server.resp import (
 )
 from lamina.server.resp import door as resp_door
 from lamina.server.resp.guard import NEEDS
-from lamina.server.security import rights, strangers, tls, users
+from lamina.server.security import rights, strangers, throttle, tls, users
 from lamina.server.turns import SHARE_S
 from lamina.server.workq import door as workq_door
 from lamina.server.workq import fields, line, parse
@@ -86,13 +86,16 @@ CODE: dict[str, object] = {
     "bytes before the login": strangers.MOST_BYTES,
     "time to log in": f"{strangers.LONGEST_S:.0f} s",
     "connections of one address that have not logged in": strangers.MOST_FROM_ADDRESS,
+    "wrong logins of one address that are answered at once": throttle.BURST,
+    "such logins a second after that": f"{throttle.RATE:g}",
+    "how long such a login may wait": f"{throttle.LONGEST_S:.0f} s",
     "TLS handshake, RESP and workq": f"{tls.HANDSHAKE_S:.0f} s",
     "one turn of a client: bytes": client._MOST_PER_TURN,
     "one turn of a client: commands": client._MOST_COMMANDS,
     "one turn of a client: time": f"{SHARE_S * 1000:g} ms",
     "reading from a client that was told to go": f"a piece each {client._BREATH_S * 1000:.0f} ms, "
     f"for {client._LINGER_S:.0f} s",
-    "bytes behind a command that waits": client._MOST_WAITING,
+    "bytes behind a command that waits": client.MOST_UNREAD,
     "answers that wait to be sent before more commands are run": client._MOST_UNSENT,
     "turns whose answers wait for the disk": client._MOST_HELD,
     "connections waiting to be accepted": listening._BACKLOG,

@@ -22,6 +22,7 @@ from lamina.server.http.asking import MOST_BODY
 from lamina.server.http.ops import all_operations
 from lamina.server.http.ops.logs_desk import desk_of
 from lamina.server.http.ops.logs_works import Running
+from lamina.server.security.throttle import BURST, LONGEST_S, RATE
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,13 @@ def _not_ready(met: Met) -> Answered:
 def _wrong_host(met: Met) -> Answered:
     met.lab.host = "elsewhere.example"
     return met.do("server.audit")
+
+
+def _too_many_logins(met: Met) -> Answered:
+    met.lab.user("reader", "*:read")
+    for _ in range(BURST + int(RATE * LONGEST_S) + 1):
+        met.lab.inside.gate.delay(b"a guess", "127.0.0.1")
+    return met.do("server.audit", "a guess")
 
 
 def _error(met: Met) -> Answered:
@@ -181,6 +189,7 @@ OWN: dict[str, Callable[[Met], Answered]] = {
     "storage": _storage,
     "unauthorized": _unauthorized,
     "wrong_format": _wrong_format,
+    "too_many_logins": _too_many_logins,
     "wrong_host": _wrong_host,
 }
 

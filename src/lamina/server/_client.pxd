@@ -9,7 +9,7 @@ cdef class Client:
     cdef public list out, rests
     cdef public bytearray unread
     cdef public bint is_closing, has_ended, is_stopped, is_clogged, is_paused, is_in_line, is_tls, _is_leaving
-    cdef public Py_ssize_t unsent, turn_bytes
+    cdef public Py_ssize_t unsent, turn_bytes, most_unread
     cdef object __weakref__
     cpdef feed(self, bytes data)
     cpdef feed_end(self)

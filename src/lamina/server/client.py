@@ -19,7 +19,7 @@ from lamina.server.output import Output
 from lamina.server.refusals import TOO_MANY, Refusals
 from lamina.server.turns import SHARE_S, Turns
 
-_MOST_WAITING = 1 << 20  # bytes behind a command that waits; a client that sends more is not read until it goes on
+MOST_UNREAD = 1 << 20  # bytes behind a command that waits; a client that sends more is not read until it goes on
 _MOST_PER_TURN = 1 << 16  # bytes of a client that are taken before others have their turn
 _PIECE = 1 << 13  # bytes that are read at once: of the smallest commands about as many as are run
 _LITTLE = 1 << 9  # bytes of a client that never wait for others
@@ -86,6 +86,7 @@ class Client:
         self.unsent = 0  # bytes of them
         self.held: Any = 0  # turns whose answers wait for the disk
         self.unread = bytearray()  # what came while commands had to wait
+        self.most_unread = MOST_UNREAD
         self.turn_bytes = 0  # that came in this turn
         self._is_leaving = False
         self._linger: asyncio.TimerHandle | None = None
@@ -220,7 +221,7 @@ class Client:
         return True
 
     def _read_or_not(self) -> None:
-        has_too_much = len(self.unread) > _MOST_WAITING or self.turn_bytes > _MOST_PER_TURN
+        has_too_much = len(self.unread) > self.most_unread or self.turn_bytes > _MOST_PER_TURN
         wants_pause = (self.is_clogged or self.is_stopped or has_too_much) and not self._is_leaving
         if self.transport is not None and wants_pause != self.is_paused and not self.transport.is_closing():
             self.is_paused = wants_pause

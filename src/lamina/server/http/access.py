@@ -9,6 +9,7 @@ the server named one. No header of a proxy is believed: anybody can send them.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import secrets
@@ -67,17 +68,34 @@ class Access:
         self.refusals = Refusals()
         self._sessions: dict[str, Session] = {}
 
+    async def log_in(self, token: bytes, address: str) -> User | None:
+        """Who that is, as soon as the failed logins from the address allow another one. Raises: Refused."""
+        delay = self.gate.delay(token, address)
+        if delay is None:
+            text = "too many failed logins from this address"
+            raise Refused(429, "too_many_logins", text, "try again in a few seconds")
+        if delay:
+            await asyncio.sleep(delay)
+        return self.gate.bearer(token, address)
+
+    async def arrive(self, scope: Scope) -> Visit | None:
+        """``visit`` for a new request: one whose token is a guess waits for its turn. Raises: Refused."""
+        token = _bearer(dict(scope["headers"]).get(b"authorization", b""))
+        if token is not None and self.gate.is_needed and await self.log_in(token, _address(scope)) is None:
+            return None
+        return self.visit(scope)
+
     def visit(self, scope: Scope) -> Visit | None:
         """Who that is; None: somebody who has to log in first. Raises: Refused for a host that is not ours."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        address = scope["client"][0] if scope.get("client") else ""
+        address = _address(scope)
         host = _name_of(headers.get(b"host", ""))
         # Whatever else is sent along: a page that was led here by its name may send any header.
         if not self.gate.is_needed and self._is_loopback and not (_leads_here(host) or self._is_public(host)):
             raise Refused(421, "wrong_host", "this server answers to addresses and localhost", "use 127.0.0.1")
-        kind, _, token = headers.get(b"authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            user = self.gate.bearer(token.strip().encode()) if self.gate.is_needed else EVERYBODY
+        token = _bearer(headers.get(b"authorization", "").encode("latin-1"))
+        if token is not None:
+            user = self.gate.bearer(token) if self.gate.is_needed else EVERYBODY
             return None if user is None else Visit(user, by_token=True, address=address)
         session = self._session(headers.get(b"cookie", ""))
         if self.gate.is_needed:
@@ -150,6 +168,16 @@ class Access:
 
     def _drop_oldest(self, ids: Iterable[str]) -> None:
         del self._sessions[min(ids, key=lambda one: self._sessions[one].seen)]
+
+
+def _bearer(header: bytes) -> bytes | None:
+    """The token; None: there is none."""
+    kind, _, token = header.partition(b" ")
+    return token.strip() if kind.lower() == b"bearer" else None
+
+
+def _address(scope: Scope) -> str:
+    return scope["client"][0] if scope.get("client") else ""
 
 
 def _name_of(host: str) -> str:

@@ -82,7 +82,7 @@ class _Guard:
             scope["scheme"] = "https"  # where TLS ends in front of the door: cookies are for TLS only
         # Before a route is looked for: who may not come in does not learn what is there.
         try:
-            visit = self._access.visit(scope) if self._access is not None else Visit(EVERYBODY)
+            visit = await self._access.arrive(scope) if self._access is not None else Visit(EVERYBODY)
         except Refused as refused:
             app, visit = await answer(scope, refused.status, refused.as_dict()), None
         else:

@@ -22,6 +22,7 @@ _OF_HTTP: Final = {
     "too_large": 413,
     "wrong_type": 415,
     "wrong_host": 421,
+    "too_many_logins": 429,
     "error": 500,
 }
 """Errors that are not of lamina, and their status."""
@@ -112,7 +113,7 @@ def _given(operation: AnyOperation, of_kind: dict[Any, Any]) -> dict[str, Any]:
 def _refusals(operation: AnyOperation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     by_status: dict[int, list[str]] = {}
     of_http = ("forged", "too_large", "wrong_type") if operation.changes else ()
-    for code in dict.fromkeys((*USUAL, "wrong_host", *of_http, *operation.errors)):
+    for code in dict.fromkeys((*USUAL, "wrong_host", "too_many_logins", *of_http, *operation.errors)):
         by_status.setdefault(_status(code), []).append(code)
     return {str(status): _answer(", ".join(codes), of_kind[Refusal]) for status, codes in sorted(by_status.items())}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from lamina.server.resp import replies
 from lamina.server.resp.dispatch import Handler
 from lamina.server.resp.replies import Map, Verbatim, encode
-from lamina.server.resp.session import Args, House, Refusal, Session
+from lamina.server.resp.session import Args, House, Refusal, Session, Wait
 from lamina.server.resp.settings import REDIS_VERSION, whole_number
 from lamina.server.resp.table import FACTS
 
@@ -22,8 +23,16 @@ _SECOND_NS = 10**9
 # -- greeting ------------------------------------------------------------------------------------------------------
 
 
-def hello(session: Session, args: Args) -> bytes:
-    """HELLO [version [AUTH user password] [SETNAME name]]. What comes before a mistake is done, as in Redis."""
+def hello(session: Session, args: Args) -> bytes | Wait:
+    """HELLO [version [AUTH user password] [SETNAME name]]."""
+    at = next((at for at in range(2, len(args) - 2) if args[at].lower() == b"auth"), None)
+    if at is None:
+        return _hello(session, args)
+    return _in_turn(session, args[at + 2], partial(_hello, session, args))
+
+
+def _hello(session: Session, args: Args) -> bytes:
+    """What comes before a mistake is done, as in Redis."""
     version = session.version
     if len(args) > 1:
         number = whole_number(args[1])
@@ -61,7 +70,7 @@ def hello(session: Session, args: Args) -> bytes:
     return encode(Map(facts), version)
 
 
-def auth(session: Session, args: Args) -> bytes:
+def auth(session: Session, args: Args) -> bytes | Wait:
     """AUTH password, or AUTH user password."""
     if len(args) > 3:
         raise Refusal(_SYNTAX)
@@ -70,13 +79,31 @@ def auth(session: Session, args: Args) -> bytes:
             "ERR AUTH <password> called without any password configured for the default user. "
             "Are you sure your configuration is correct?"
         )
+    return _in_turn(session, args[-1], partial(_auth, session, args))
+
+
+def _auth(session: Session, args: Args) -> bytes:
     _log_in(session, args[1] if len(args) == 3 else _DEFAULT, args[-1])
     return replies.OK
 
 
+def _in_turn(session: Session, token: bytes, log_in: Callable[[], bytes]) -> bytes | Wait:
+    """Log in as soon as the failed logins from the address allow another one."""
+    delay = session.house.gate.delay(token, session.host)
+    if not delay and delay is not None:
+        return log_in()
+    if delay is None or session.is_in_exec:
+        raise Refusal("TRYAGAIN too many failed logins from this address, try again in a few seconds")
+    return Wait((), delay, _not_yet, log_in, must_finish=True)
+
+
+def _not_yet() -> None:
+    """Nothing but time makes a difference."""
+
+
 def _log_in(session: Session, name: bytes, token: bytes) -> None:
     """Every refusal is the same, and takes as long. It leaves a client known that was known before."""
-    user = session.house.gate.login(name, token)
+    user = session.house.gate.login(name, token, session.host)
     if user is None:
         raise Refusal("WRONGPASS invalid username-password pair or user is disabled.")
     session.become(user)

@@ -179,8 +179,7 @@ class Connection(client.Client):
 
     def _watch_stranger(self) -> None:
         """Who has not said who it is may not wait for long, nor come in crowds."""
-        from_there = self.session.address.rpartition(b":")[0].decode()
-        self.session.stranger = self.door.strangers.watch(from_there, self._too_late)
+        self.session.stranger = self.door.strangers.watch(self.session.host, self._too_late)
         if self.session.stranger is None:
             self._refuse_stranger(b"ERR max number of clients that are not authenticated reached")
 
@@ -442,6 +441,8 @@ class Waiter:
         connection.session.marks = []
         connection.session.is_waiting = True
         connection.cancel, connection.waiter = self.cancel if wait.must_finish else self.give_up, self
+        if connection.session.stranger is not None:
+            connection.most_unread = MOST_BYTES
         waiting = connection.door.waiting
         waiting.add(self)
         if wait.is_due and wait.keys:
@@ -541,6 +542,7 @@ class Waiter:
         if self._is_in_worker and self.connection.transport is not None:
             return False
         self.connection.session.is_waiting = False
+        self.connection.most_unread = client.MOST_UNREAD
         self.connection.door.waiting.remove(self)
         if self._timer is not None:
             self._timer.cancel()

@@ -178,6 +178,11 @@ class Session:
         """While it has not logged in: what it may do until then."""
         self.start_over()
 
+    @property
+    def host(self) -> str:
+        """The address that it came from, without the port."""
+        return self.address.rpartition(b":")[0].decode()
+
     def start_over(self) -> None:
         """As a client that just came: what RESET does."""
         self.version = 2

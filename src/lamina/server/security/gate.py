@@ -15,6 +15,7 @@ from lamina.clock import Clock, SystemClock
 from lamina.errors import BadOption
 from lamina.log.files import Files, join
 from lamina.server.security import tokens, users
+from lamina.server.security.throttle import LoginThrottle
 from lamina.server.security.users import EVERYBODY, User
 
 logger = logging.getLogger("lamina.security")
@@ -78,6 +79,7 @@ class Gate:
         self._password = None if password is None else tokens.digest(password)
         self._users = None if folder is None else users.load(folder, files)
         self._listeners: list[Callable[[Changes], None]] = []
+        self._throttle = LoginThrottle(self._clock)
         self._refused = 0
         self._told_at = float("-inf")
 
@@ -105,8 +107,19 @@ class Gate:
             return EVERYBODY if self._password is not None or not self.is_needed else None
         return (self._users or {}).get(name)
 
-    def login(self, name: bytes, token: bytes) -> User | None:
-        """Who that is; None: nobody who may come in. Where nobody has to log in, ``default`` may with anything."""
+    def delay(self, token: bytes, address: str) -> float | None:
+        """For how many seconds a login from ``address`` has to wait before it may be tried, as too many from there were
+        wrong; it counts as one of them until it is right. None: too many wait already, it must not be tried at all.
+        """
+        if not self.is_needed or tokens.digest(token) in {user.digest for user in (self._users or {}).values()}:
+            return 0.0
+        return self._throttle.delay(address)
+
+    def login(self, name: bytes, token: bytes, address: str | None = None) -> User | None:
+        """Who that is; None: nobody who may come in. Where nobody has to log in, ``default`` may with anything.
+
+        Ask ``delay`` first.
+        """
         if name == EVERYBODY.name.encode():
             user: User | None = EVERYBODY
             kept = self._password
@@ -116,9 +129,9 @@ class Gate:
             kept = None if user is None else user.digest
             is_open = False
         is_right = tokens.fits(token, kept) or is_open
-        return self._let_in(user if is_right else None)
+        return self._let_in(user if is_right else None, address)
 
-    def bearer(self, token: bytes) -> User | None:
+    def bearer(self, token: bytes, address: str | None = None) -> User | None:
         """The same for one who shows a token without a name, as in HTTP. The password will do, too.
 
         Time: it is looked for by its digest, from which nobody learns what the digest of another one is like.
@@ -127,9 +140,11 @@ class Gate:
         found = {user.digest: user for user in (self._users or {}).values()}
         if self._password is not None:
             found[self._password] = EVERYBODY
-        return self._let_in(found.get(known))
+        return self._let_in(found.get(known), address)
 
-    def _let_in(self, user: User | None) -> User | None:
+    def _let_in(self, user: User | None, address: str | None) -> User | None:
+        if user is EVERYBODY and address is not None:
+            self._throttle.was_right(address)
         if user is not None and not user.is_expired(self._clock.now_ns()):
             return user
         self._refused += 1

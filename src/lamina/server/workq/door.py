@@ -21,12 +21,12 @@ from lamina.engines.jobs.waiting import LeaseWaiter
 from lamina.engines.loops import MustWait
 from lamina.errors import JobNotFound, LaminaError
 from lamina.log.teardown import Teardown
-from lamina.server.client import Client
+from lamina.server.client import MOST_UNREAD, Client
 from lamina.server.listening import hang_up_on_all
 from lamina.server.output import Output
 from lamina.server.refusals import Refusals
 from lamina.server.security.gate import Changes, Gate
-from lamina.server.security.strangers import Stranger, Strangers
+from lamina.server.security.strangers import MOST_BYTES, Stranger, Strangers
 from lamina.server.security.users import EVERYBODY, User
 from lamina.server.turns import Turns
 from lamina.server.workq import commands as c
@@ -152,6 +152,8 @@ class Connection(Client):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self.host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
         # Anew: users can have been made while it agreed on a key.
         self.become(None if self.door.gate.is_needed else EVERYBODY)
         if self.user is None:
@@ -184,9 +186,7 @@ class Connection(Client):
             self._watch_stranger()
 
     def _watch_stranger(self) -> None:
-        host = self.transport.get_extra_info("peername") if self.transport is not None else None
-        address = str(host[0]) if isinstance(host, tuple) and host else ""
-        self.stranger = self.door.strangers.watch(address, self._too_late)
+        self.stranger = self.door.strangers.watch(self.host, self._too_late)
         if self.stranger is None:
             self._refuse_stranger(replies.TOO_MANY_STRANGERS)
 
@@ -201,22 +201,35 @@ class Connection(Client):
             self.answers.flush_soon(self)
 
     def _auth(self, command: c.Auth) -> None:
-        user = self.door.gate.login(command.user, command.token)
+        delay = self.door.gate.delay(command.token, self.host)
+        if delay is None:
+            self.say(replies.TOO_MANY_LOGINS)
+        elif delay:
+            self.cancel, self.most_unread = _cannot_be_cancelled, MOST_BYTES
+            self.door.loop.call_later(delay, self._auth_late, command)
+        else:
+            self._log_in(command)
+
+    def _auth_late(self, command: c.Auth) -> None:
+        self.cancel, self.most_unread = None, MOST_UNREAD
+        if self.transport is not None and not self.is_closing:
+            self._log_in(command)
+            self.answers.flush_soon(self)
+            self.work()
+
+    def _log_in(self, command: c.Auth) -> None:
+        user = self.door.gate.login(command.user, command.token, self.host)
         if user is not None:
             self.become(user)
         self.say(replies.OK if user is not None else replies.BAD_AUTH)
+        if self.user is None and self.has_sent_much:  # what came behind it at once counts only if it is wrong
+            self._refuse_stranger(replies.TOO_MUCH)
 
     def _strange(self, command: c.Command) -> None:
         if self.has_sent_much:
             self._refuse_stranger(replies.TOO_MUCH)
         else:
             self.say(replies.NO_AUTH)
-
-    def _strange_auth(self, command: c.Auth) -> None:
-        """What came behind it at once counts only if it is wrong."""
-        self._auth(command)
-        if self.user is None and self.has_sent_much:
-            self._refuse_stranger(replies.TOO_MUCH)
 
     def _guarded(self, command: c.Command) -> None:
         """Of one who may do some things, or for some time."""
@@ -523,6 +536,6 @@ _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
     c.InspectQueueViews: Connection._inspect_queue_views,
 }
 _OF_STRANGERS: dict[type, Callable[[Connection, Any], None]]
-_OF_STRANGERS = dict.fromkeys(_HANDLERS, Connection._strange) | {c.Auth: Connection._strange_auth}
+_OF_STRANGERS = dict.fromkeys(_HANDLERS, Connection._strange) | {c.Auth: Connection._auth}
 _GUARDED: dict[type, Callable[[Connection, Any], None]]
 _GUARDED = dict.fromkeys(_HANDLERS, Connection._guarded) | {c.Auth: Connection._auth}

@@ -29,7 +29,8 @@ def routes(serving: Serving) -> list[Route]:
         access.check_origin(request.scope)
         fields = await asking.form(request)
         back, token = local(str(fields.get("back", "/"))), str(fields.get("token", ""))
-        user = access.gate.bearer(token.strip().encode()) if access.gate.is_needed else None
+        address = request.client.host if request.client is not None else ""
+        user = await access.log_in(token.strip().encode(), address) if access.gate.is_needed else None
         if user is None:
             shown = {"visit": None, "back": back, "is_wrong": True}
             return await asyncio.to_thread(html, "login.html", shown, 401)
