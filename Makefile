@@ -16,7 +16,7 @@ COMPILED := src/lamina/log/_crc32c.h $(wildcard src/lamina/*/*.pyx src/lamina/*/
   $(addprefix src/lamina/engines/,loops.py journal.py logged.py) $(addprefix src/lamina/engines/jobs/,codec.py job.py core.py checkpoint.py engine.py) \
   $(addprefix src/lamina/engines/queues/,message.py codec.py state.py memory.py engine.py deliveries.py) \
   $(addprefix src/lamina/engines/topics/,ids.py ranges.py state.py tail.py contents.py topic.py topics.py) \
-  $(addprefix src/lamina/engines/topics/,finding.py sorted_map.py group_codec.py group_state.py group_claims.py groups.py group_views.py) src/lamina/server/client.py \
+  $(addprefix src/lamina/engines/topics/,finding.py sorted_map.py group_codec.py group_state.py group_claims.py groups.py group_views.py) $(addprefix src/lamina/server/,turns.py client.py) \
   $(addprefix src/lamina/server/workq/,parse.py replies.py answers.py door.py) \
   $(addprefix src/lamina/server/resp/,replies.py session.py dispatch.py runs.py stream_adding.py stream_reading.py group_pending.py group_reading.py queue_commands.py answers.py waiting.py door.py)
 

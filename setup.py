@@ -12,6 +12,7 @@ from setuptools import Extension, setup
 
 BY_HAND = (
     "lamina.log._speed",
+    "lamina.engines._lock",
     "lamina.engines.jobs._packing",
     "lamina.engines.queues._ids",
     "lamina.engines.store._columns",
@@ -53,7 +54,7 @@ AS_WRITTEN = {
         "group_views",
         "topics",
     ),
-    "lamina.server": ("client",),
+    "lamina.server": ("turns", "client"),
     "lamina.server.workq": ("parse", "replies", "answers", "door"),
     "lamina.server.resp": (
         "replies",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from integration.resp_wire import Error
-from lamina.engines import loops
+from lamina.engines.lock import Lock
 from lamina.engines.queues import ids
 from lamina.engines.queues.deliveries import Deliveries
 from lamina.engines.queues.message import Queue
@@ -142,19 +142,17 @@ class QueueDoors(Lab):
         return [message.body for message in again.messages.messages(again.state.queues[id])]
 
 
-class LockWithAQueue(loops.Lock):
+class LockWithAQueue(Lock):
     """The lock of an engine that tells when somebody has to wait for it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.has_waiter = threading.Event()
-        self._take, self.acquire = self.acquire, self._acquire  # type: ignore[method-assign]
 
-    def _acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        if self._take(False):
-            return True
-        self.has_waiter.set()
-        return blocking and self._take(timeout=timeout)
+    def __enter__(self) -> None:
+        if not self.acquire(False):
+            self.has_waiter.set()
+            super().__enter__()
 
 
 def is_error(answer: object) -> bool:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from lamina.twins import stand_in
 
-IS_COMPILED = stand_in(__name__, "loops", "journal", "logged")
+IS_COMPILED = stand_in(__name__, "loops", "lock", "journal", "logged")

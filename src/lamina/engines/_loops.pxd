@@ -7,10 +7,6 @@ cdef class Thread:
     cpdef end_at_once(self, int was)
     cpdef begin_command(self)
 
-cdef class Lock:
-    cdef public object acquire, release, is_mine
-    cdef object __weakref__
-
 cdef dict _threads
 
 @cython.locals(thread=Thread)
@@ -19,3 +15,5 @@ cpdef must_wait()
 cpdef has_changed()
 @cython.locals(thread=Thread)
 cpdef bint is_at_once() except -1
+@cython.locals(thread=Thread)
+cpdef wait_for(acquire)

@@ -11,6 +11,7 @@ import asyncio
 from lamina.clock import Clock
 from lamina.engines import loops
 from lamina.engines.journal import Journal, KeepsNothing, take_back
+from lamina.engines.lock import Lock
 from lamina.errors import DiskFull, LaminaError, LogClosed, StorageError
 from lamina.log.positions import Position
 from lamina.log.reserve import Reserve
@@ -25,7 +26,7 @@ class Logged:
     def __init__(self, log: Log | KeepsNothing, clock: Clock) -> None:
         self.log = log
         self.clock = clock
-        self.lock = loops.Lock()
+        self.lock = Lock()
         self.journal = Journal(log, clock)
         self.refusal: StorageError | None = None
         """The log refused records that the state has, and a loop found out: whoever may wait takes them back."""

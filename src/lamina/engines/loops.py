@@ -10,14 +10,13 @@ Compiled as it stands (setup.py), and run as plain Python where it is not.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 from typing import Final
 
-_SHORT_S: Final = 0.0002
+_SHORT_S: Final = 0.0002  # less than it takes to have a thread wait instead
 
 
 class MustWait(BaseException):
@@ -119,26 +118,13 @@ def may_wait() -> Iterator[None]:
         thread.may = was
 
 
-class Lock:
-    """A lock that a thread may take more than once. On a loop it is waited for no longer than it takes to have a thread
-    wait for it instead; then that is ``must_wait``.
+def wait_for(acquire: Callable[[float], bool]) -> None:
+    """Wait for a lock that somebody else has. ``acquire`` tries for so many seconds at most; -1: for ever.
+
+    Raises: MustWait where a loop runs this, unless the lock is free soon.
     """
-
-    def __init__(self) -> None:
-        lock = threading.RLock()
-        self.acquire = lock.acquire
-        self.release = lock.release
-        self.is_mine: Callable[[], bool] = lock._is_owned  # type: ignore[attr-defined]
-        """This thread has it."""
-
-    def __enter__(self) -> None:
-        if self.acquire(False):
-            return
-        thread: Thread | None = _threads.get(get_ident())
-        if thread is not None and thread.may == _AT_ONCE and self.acquire(True, _SHORT_S):
-            return
-        must_wait()
-        self.acquire()
-
-    def __exit__(self, kind: object, problem: object, trace: object) -> None:
-        self.release()
+    thread: Thread | None = _threads.get(get_ident())
+    if thread is not None and thread.may == _AT_ONCE and acquire(_SHORT_S):
+        return
+    must_wait()
+    acquire(-1)

@@ -1,10 +1,12 @@
 # Types of client.py for the compiled twin. Without this file the same source runs as plain Python.
 cimport cython
 from lamina.engines cimport _loops as loops
+from lamina.server cimport _turns as turning
 
 cdef class Client:
-    cdef public object door, answers, turns, backlog, cancel, transport, held, _linger
+    cdef public object door, answers, backlog, cancel, transport, held, _linger
     cdef public loops.Thread thread
+    cdef public turning.Turns turns
     cdef public bytes _too_many
     cdef public list out, rests
     cdef public bytearray unread

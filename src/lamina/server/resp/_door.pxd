@@ -3,14 +3,15 @@ cimport cython
 from lamina.server cimport _client as client
 from lamina.server.resp cimport _runs as runs
 from lamina.server.resp cimport _session as sessions
+from lamina.server.resp cimport _waiting as waits
 
 cpdef runs.Added _added(sessions.Session session, runs.Run run)
 
 cdef class Connection(client.Client):
     cdef public sessions.House house
     cdef public sessions.Session session
-    cdef public object parser, waiter, waiting, stream
-    cdef public double heard_at
+    cdef public object parser, waiter, stream
+    cdef public waits.Waiting waiting
     cdef public dict needs
     cpdef feed(self, bytes data)
     cpdef run(self, command)

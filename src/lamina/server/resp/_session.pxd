@@ -9,7 +9,8 @@ cdef class Session:
     cdef object __weakref__
     cdef public House house
     cdef public object topics, hang_up, queue, push, receiver, user, stranger
-    cdef public long long id, came_ns, last_ns, queued_bytes
+    cdef public long long id, came_ns, queued_bytes
+    cdef public double heard_at
     cdef public bytes address, local_address, last_command, name, library_name, library_version
     cdef public bint must_close, is_waiting, asks_for_new, is_known, is_free, says_nothing, is_no_evict, is_no_touch, is_spoiled, is_in_exec
     cdef public list marks, behind

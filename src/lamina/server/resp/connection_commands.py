@@ -117,6 +117,10 @@ def acl_users(session: Session, args: Args) -> bytes:
     return encode([name.encode() for name in session.house.gate.names], session.version)
 
 
+def _seconds(since_ns: int, now_ns: int) -> int:
+    return max(now_ns - since_ns, 0) // _SECOND_NS  # the clock may have been set back
+
+
 def _user_name(session: Session) -> bytes:
     return b"" if session.user is None else session.user.name.encode()
 
@@ -263,14 +267,14 @@ def _is_normal(type: bytes) -> bool:
 
 def _line(session: Session) -> bytes:
     """The fields of Redis in its order, without those about buffers and descriptors, which nobody counts here."""
-    now_ns = session.house.clock.now_ns()
+    clock = session.house.clock
     fields: dict[str, bytes | int] = {
         "id": session.id,
         "addr": session.address,
         "laddr": session.local_address,
         "name": session.name,
-        "age": _seconds(session.came_ns, now_ns),
-        "idle": _seconds(session.last_ns, now_ns),
+        "age": _seconds(session.came_ns, clock.now_ns()),
+        "idle": int(clock.monotonic() - session.heard_at),
         "flags": _flags(session),
         "db": session.database,
         "sub": 0,
@@ -292,10 +296,6 @@ def _line(session: Session) -> bytes:
 def _command(session: Session) -> bytes:
     """What a client sends as a command can be anything, line ends or a token too: only what is one is shown."""
     return session.last_command if session.last_command.lower() in FACTS else b"NULL"
-
-
-def _seconds(since_ns: int, now_ns: int) -> int:
-    return max(now_ns - since_ns, 0) // _SECOND_NS  # the clock may have been set back
 
 
 def _flags(session: Session) -> bytes:

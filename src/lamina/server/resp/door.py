@@ -108,7 +108,7 @@ class RespDoor:
         silent_since = self.house.clock.monotonic() - self.house.settings.idle_s
         for connection in list(self.connections):
             is_owed = connection.session.is_waiting or connection.held or connection.out or connection.session.listens()
-            if not is_owed and connection.heard_at < silent_since:
+            if not is_owed and connection.session.heard_at < silent_since:
                 connection.hang_up()
         self._idle_timer = self.loop.call_later(_IDLE_EVERY_S, self._hang_up_on_idle)
 
@@ -160,7 +160,6 @@ class Connection(client.Client):
         self.waiting = door.waiting
         self.session: Session
         self.parser = Parser(door.house.settings.max_bulk, MAX_ARGS)
-        self.heard_at = door.house.clock.monotonic()
         self.waiter: Waiter | None = None
         self.stream: LargeReply | None = None
         self.needs: dict[Logged, int] = {}
@@ -221,8 +220,7 @@ class Connection(client.Client):
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
-        self.heard_at = self.house.clock.monotonic()
-        self.session.last_ns = self.house.clock.now_ns()
+        self.session.heard_at = self.house.clock.monotonic()
         parser = self.parser
         commands = parser.feed(data)
         self.backlog.extend(grouped(commands))

@@ -155,7 +155,8 @@ class Session:
         self.id = id
         self.address = address
         self.local_address = local_address
-        self.came_ns = self.last_ns = house.clock.now_ns()
+        self.came_ns = house.clock.now_ns()
+        self.heard_at = house.clock.monotonic()
         self.last_command = b"NULL"
         self.hang_up: Callable[[], None] = lambda: None
         """Closes the connection, after the answers that are due."""

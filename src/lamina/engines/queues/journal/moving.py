@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from lamina.engines import loops
+from lamina.engines.lock import Lock
 from lamina.engines.queues import ids
 from lamina.engines.queues.journal import paths
 from lamina.engines.queues.journal.home import Home, no_path
@@ -123,7 +123,7 @@ def move_queue(home: Home, rid: bytes, old: Layout, new: Layout) -> bool:
     return True
 
 
-def move_all(home: Home, old: Layout, new: Layout, progress: Callable[[int], None], lock: loops.Lock) -> Moved:
+def move_all(home: Home, old: Layout, new: Layout, progress: Callable[[int], None], lock: Lock) -> Moved:
     """Move every queue, holding the lock for one at a time, then record it. Raises: StorageError; nothing is lost."""
     report = Moved()
     for rid in list(walk(home.files, home.root, old)):

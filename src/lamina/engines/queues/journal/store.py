@@ -18,6 +18,7 @@ from typing import Final
 
 from lamina.clock import Clock
 from lamina.engines import loops
+from lamina.engines.lock import Lock
 from lamina.engines.queues.journal import moving, paths
 from lamina.engines.queues.journal.folder import QueueFolder
 from lamina.engines.queues.journal.home import Home, JournalOptions, no_path
@@ -73,7 +74,7 @@ class JournalStore(Pushing):
         home = Home(root, files, clock, random, sync, options, tell)
         super().__init__(home, OpenQueues(home, layout, moving.begin(files, root, layout)))
         moving.sweep(files, root)
-        self.lock = loops.Lock()
+        self.lock = Lock()
         self.log = _NoLog()
         self._told = 0
         self.told_rebuilt: Callable[[], None] = lambda: None
