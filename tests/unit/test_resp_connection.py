@@ -173,7 +173,7 @@ def test_info_tells_what_is_known_of_a_client(house: House, session: Session) ->
     clock = house.clock
     assert isinstance(clock, ManualClock)
     clock.advance(90)
-    session.last_ns = clock.now_ns()
+    session.heard_at = clock.monotonic()
     clock.advance(7.5)
     ask(session, "SELECT", "3")
     ask(session, "CLIENT", "SETNAME", "worker")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from random import randrange
+from collections.abc import Callable, Iterator
+from random import randrange, sample
 from typing import Final
 
 from lamina.engines import loops
@@ -81,16 +81,27 @@ def dbsize(session: Session, args: Args) -> bytes:
 
 
 def randomkey(session: Session, args: Args) -> bytes:
-    """The next one behind a random place, going round."""
+    """One of the next ones from a random place on, going round: where there are few keys, of all alike."""
     start = randrange(PLACES) + 1
+    for page in _pages_around(session, start):
+        for name in sample(page, len(page)):
+            if readable(session, [name]) and _is_there(session, name):
+                return encode(name, session.version)
+    return encode(None, session.version)
+
+
+def _pages_around(session: Session, start: int) -> Iterator[list[bytes]]:
+    """All names from a place on, and then those before it, some at a time."""
+    names: list[bytes] = []
     for place, end in ((start, PLACES + 1), (1, start)):
         while place:
             page, next_place = session.topics.page(place, _LOOKED_AT)
-            for at, name in page:
-                if at < end and readable(session, [name]) and _is_there(session, name):
-                    return encode(name, session.version)
+            names += [name for at, name in page if at < end]
             place = next_place if next_place < end else 0
-    return encode(None, session.version)
+            if len(names) >= _LOOKED_AT:
+                yield names
+                names = []
+    yield names
 
 
 def scan(session: Session, args: Args) -> bytes:
