@@ -30,7 +30,9 @@ def workq(folder: Path) -> Iterator[socket.socket]:
         free.bind(("127.0.0.1", 0))
         address = free.getsockname()
     words = [str(SERVER), "-listen", f"{address[0]}:{address[1]}", "-cmdlog-path", str(folder)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = folder.with_name("said")
+    with said.open("wb") as out:
+        process = subprocess.Popen(words, stdout=out, stderr=out)
     try:
         until = time.monotonic() + 30
         while True:
@@ -39,8 +41,7 @@ def workq(folder: Path) -> Iterator[socket.socket]:
                 break
             except OSError:
                 if process.poll() is not None or time.monotonic() > until:
-                    process.kill()
-                    pytest.fail(f"it did not start: {process.communicate()[0][-500:]}")
+                    pytest.fail(f"it did not start: {said.read_text()[-500:]}")
                 time.sleep(0.05)
         with client:
             yield client
