@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 PIP    := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types layers unit mutants campaign soak abuse peers screenshots console-bench bench clean
+.PHONY: help run test check lint types layers unit mutants campaign soak abuse peers screenshots console-bench bench workq clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
@@ -54,6 +54,9 @@ mutants: $(READY)  ## plant each known mistake and see the suite catch it
 
 campaign: $(READY)  ## ten times the crash exploration of make test
 	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property tests/differential $(wildcard tests/integration/test_topics_*.py) tests/spark/test_exactly_once.py
+
+workq:  ## build the real workq server from its Go module into .workq, which some tests open our folders with
+	GOBIN=$(CURDIR)/.workq go install github.com/iamduo/workq/cmd/workq-server@latest
 
 peers:  ## install Redis and beanstalkd (Debian), which some tests and benchmarks compare with
 	apt-get install -y -q redis-server redis-tools beanstalkd

@@ -120,6 +120,7 @@ class Data:
                 from lamina.log.reserve import Reserve
 
                 folder = join(self.folder, "jobs")
+                mark.make(self._files, self.folder)
                 with Teardown(folder) as teardown:
                     engine = JobEngine.open(
                         folder,

@@ -23,7 +23,10 @@ CHANGED, CLEANED = _first("checkpoints_while_jobs_change"), _first("cleaned_whil
 FOUND = _first("found_segments_are_only_looked_at")
 LEFT, COMPLETED = _first("old_segments_are_left_alone"), _first("completed_jobs_stay_completed")
 
-ENGINE, CORE = "engines/jobs/engine.py", "engines/jobs/core.py"
+TOUCHED = _first("touches_are_superseded")
+RENEWED = (f"{_CUTS}_while_notes_of_before_are_written_anew", *CUTS)
+
+ENGINE, CORE, CODEC = "engines/jobs/engine.py", "engines/jobs/core.py", "engines/jobs/codec.py"
 CLEANER, UPKEEP, CHECKPOINT = "engines/jobs/cleaner.py", "engines/jobs/upkeep.py", "engines/jobs/checkpoint.py"
 ANSWERS = "server/workq/answers.py"
 
@@ -243,22 +246,22 @@ MUTANTS = [
     Mutant(
         "notes are taken for records of no job",
         CLEANER,
-        "    return codec.decode_note(payload)[1] if codec.is_note(payload) else payload[1:17]\n",
-        "    return payload[1:17]\n",
+        "    if codec.is_note(payload):\n        kind, id, _, _ = codec.decode_note(payload)\n        job",
+        "    if False:\n        kind, id, _, _ = codec.decode_note(payload)\n        job",
         REDRIVEN,
     ),
     Mutant(
         "a finished job is taken for gone",
         CLEANER,
-        "    return job if time_ns > job.added else None\n",
-        "    return job if time_ns > job.added and not job.is_processed else None\n",
+        "    return job if job is not None and time_ns > job.added else None\n",
+        "    return job if job is not None and time_ns > job.added and not job.is_processed else None\n",
         LEFT,
     ),
     Mutant(
         "traits are dropped before their job",
         CLEANER,
-        "        return job if time_ns == job.added - 1 else None  # they stand",
-        "        return job if time_ns > job.added else None  # they stand",
+        "            return job if time_ns == job.added - 1 else None  # they stand",
+        "            return job if time_ns > job.added else None  # they stand",
         REDRIVEN,
     ),
     Mutant("the active segment is cleaned too", CLEANER, "log.reader.segments()[:-1]", "log.reader.segments()", CUTS),
@@ -272,9 +275,51 @@ MUTANTS = [
     Mutant(
         "segments that are only looked at hold on to nothing",
         CLEANER,
-        "            else:\n                _pin_record(payload, pinned)\n",
-        "",
+        "            if job is None:\n                _pin_record(payload, pinned)\n",
+        "            if job is None:\n                pass\n",
         FOUND,
+    ),
+    Mutant(
+        "the newest touch is dropped",
+        CLEANER,
+        "    return time_ns < job.changed and _is_touch(payload)\n",
+        "    return time_ns <= job.changed and _is_touch(payload)\n",
+        TOUCHED,
+    ),
+    Mutant(
+        "whatever was before the newest record is taken for superseded",
+        CLEANER,
+        "    return time_ns < job.changed and _is_touch(payload)\n",
+        "    return time_ns < job.changed and codec.is_note(payload)\n",
+        REDRIVEN,
+    ),
+    Mutant(
+        "the fence is dropped",
+        CLEANER,
+        "        return kind == codec.FENCE or id in pinned.ids\n",
+        "        return id in pinned.ids\n",
+        TOUCHED,
+    ),
+    Mutant(
+        "notes of before are written anew without a fence",
+        CLEANER,
+        "            if lives.has_old_notes:\n                engine.fence()\n",
+        "",
+        RENEWED,
+    ),
+    Mutant(
+        "a note is written without a fence",
+        ENGINE,
+        "            self._append(codec.FENCE_RECORD)\n",
+        "",
+        TOUCHED,
+    ),
+    Mutant(
+        "a note that is written anew gets the kind of another",
+        CODEC,
+        "    return encode_note(*decode_note(payload)) if payload",
+        "    return encode_note(TOUCH, *decode_note(payload)[1:]) if payload",
+        RENEWED,
     ),
     # -- the server ----------------------------------------------------------------------------------------------
     Mutant(

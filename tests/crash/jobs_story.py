@@ -33,10 +33,12 @@ from lamina.engines.jobs.job import (
 from lamina.engines.jobs.upkeep import Upkeep
 from lamina.engines.jobs.waiting import LeaseWaiter
 from lamina.errors import BadJob, JobError
+from lamina.log import rewrite
 from lamina.log.files.memory import Content, MemoryFiles
 from lamina.log.formats import JOBS
 from lamina.log.naming import NUMBERED
 from lamina.log.options import LogOptions
+from lamina.log.reader import Reader, Record
 from lamina.log.sync import ALWAYS, OS, Level, Sync, interval
 from lamina.log.writer import Log, Position
 from lamina.testing import ManualClock, PowerLoss, PowerLossState
@@ -271,6 +273,10 @@ class Story:
         files = MemoryFiles(contents)
         log = Log.open(FOLDER, files=files, threaded=False, options=self.options, family=NUMBERED, format=JOBS)
         try:
+            payloads = (batch.payload(at) for _, batch in log.reader.batches() for at in range(len(batch.times)))
+            notes = [payload for payload in payloads if codec.is_note(payload)]
+            if not all(map(codec.is_old_note, notes)):
+                assert codec.FENCE_RECORD in notes, "a lamina of before opens it, and forgets what notes say"
             return checkpoint.load(files, FOLDER, log.reader)[0], log.position
         finally:
             log.close()
@@ -664,6 +670,34 @@ def _go_on(story: Story, engine: JobEngine, files: MemoryFiles, *, cleans: bool)
         seen, after = seen.without_times(), after.without_times()
     assert after.is_as(seen, engine.clock.now_ns()), "jobs changed from one start to the next"
     story.open(files, ManualClock(engine.clock.now_ns())).close()
+
+
+def records(contents: dict[str, bytes]) -> Iterator[Record]:
+    return Reader(FOLDER, files=MemoryFiles(contents)).read()
+
+
+def in_the_former_form(payload: bytes) -> bytes:
+    """A note as it was before layout 2."""
+    if not codec.is_note(payload):
+        return payload
+    kind, id, number, text = codec.decode_note(payload)
+    body = id + codec.uvarint(number) + text
+    return b"\x03lamjob\0" + bytes([kind]) + bytes(8) + codec.uvarint(len(body)) + body
+
+
+def as_it_was(contents: dict[str, bytes]) -> dict[str, bytes]:
+    """The files as a lamina of before would have written them."""
+    files = MemoryFiles({path: data for path, data in contents.items() if path != CHECKPOINT})
+    for name in Reader(FOLDER, files=files).segments():
+        rewrite.drop_records(
+            files,
+            FOLDER,
+            name,
+            NUMBERED,
+            lambda time_ns, payload: payload != codec.FENCE_RECORD,
+            renew=in_the_former_form,
+        )
+    return files.contents()
 
 
 def _check_is_a_moment(story: Story, view: View, least: int) -> None:

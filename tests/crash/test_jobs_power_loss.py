@@ -15,8 +15,21 @@ from collections.abc import Callable
 
 import pytest
 
-from crash.jobs_story import IDS, POLICIES, QUEUES, Disk, Story, check, digest, some_states, tell
+from crash.jobs_story import (
+    IDS,
+    POLICIES,
+    QUEUES,
+    Disk,
+    Story,
+    as_it_was,
+    check,
+    digest,
+    records,
+    some_states,
+    tell,
+)
 from lamina.engines.jobs import codec
+from lamina.engines.jobs.core import State
 from lamina.engines.jobs.job import AT_LEASED, AT_READY
 from lamina.log.reader import Reader
 from lamina.testing import ManualClock
@@ -232,6 +245,35 @@ def redriven_jobs_go_on(story: Story) -> None:
     story.say("delete", IDS[0])
 
 
+def touches_are_superseded(story: Story) -> None:
+    """Two jobs are kept alive over many segments, and their story goes on in each of the ways there are."""
+    for number in range(4):
+        story.add(number, ttr=60_000, ttl=86_000_000, max_fails=9)
+    story.say("lease", ["a"], 4)
+    for turn in range(12):
+        for number in (0, 1) if turn % 3 else (0, 1, 2, 3):
+            story.say("touch", IDS[number], 60_000 + turn)
+        story.pass_time(0.5)
+        if turn == 4:
+            story.say("release", IDS[2])
+            story.say("complete", IDS[3], b"r")
+        if turn == 7:
+            story.say("fail", IDS[0], b"again")
+            story.say("lease", ["a"], 2)
+        story.log.rotate()
+        story.clean(everything=turn % 2 == 0)
+        if turn == 8:
+            story.kill()
+    story.close()
+    story.say("touch", IDS[1], 5)
+    story.clean(everything=False)
+    story.clean(everything=False)
+    story.pass_time(1)
+    story.engine.tick()
+    story.log.rotate()
+    story.clean()
+
+
 def the_clock_goes_back(story: Story) -> None:
     """Restarts an hour earlier each time: positions go on, and what the checkpoint covers is not mistaken for new."""
     for turn in range(3):
@@ -257,6 +299,7 @@ SCRIPTS: dict[str, Callable[[Story], None]] = {
         checkpoints_while_jobs_change,
         cleaned_while_jobs_change,
         redriven_jobs_go_on,
+        touches_are_superseded,
         the_clock_goes_back,
     )
 }
@@ -306,6 +349,32 @@ def test_no_power_cut_breaks_a_promise_of(script: str, policy: str) -> None:
     for segment_bytes, model in ((400, "strict"), (900, "journalled")):
         story = play(script, policy, segment_bytes=segment_bytes, model=model)
         look_at(story, f"policy {policy}, segments of {segment_bytes}", points=DISKS // 150, seed=segment_bytes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("script", ["redriven_jobs_go_on", "paused_queues_stay_paused", "touches_are_superseded"])
+def test_no_power_cut_breaks_a_promise_while_notes_of_before_are_written_anew(script: str, policy: str) -> None:
+    before = play(script, policy, segment_bytes=400)
+    before.say("pause", "c")
+    before.close()
+    contents = as_it_was(before.disk.contents())
+    assert any(codec.is_old_note(record.payload) for record in records(contents))
+
+    def first() -> State:
+        return before.load(contents)[0]
+
+    clock = ManualClock(before.clock.now_ns())
+    story = Story(Disk(contents), clock, POLICIES[policy], random.Random(script), 400, first)
+    story.add(8, unique="new", backoff=5)
+    story.clean(everything=False)
+    story.clean(everything=False)
+    story.say("pause", "c")
+    story.log.rotate()
+    story.clean()
+    story.round()
+    assert not any(codec.is_old_note(record.payload) for record in records(story.disk.contents()))
+    look_at(story, f"policy {policy}, former notes", points=DISKS // 150, seed=1)
 
 
 def test_the_stories_have_every_kind_of_event_in_them() -> None:

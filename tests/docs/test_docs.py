@@ -131,11 +131,13 @@ def test_the_readme_names_the_two_commands() -> None:
 
 
 def test_the_worked_examples_of_the_job_records_are_right() -> None:
-    job, note = hex_blocks("docs/formats/jobs.md")
+    job, note, large, fence = hex_blocks("docs/formats/jobs.md")
     id = bytes.fromhex("00000001000040008000000000000001")
     created = 1794724702 * 10**9 + 0x2EC8C92B
     assert job == codec.encode_job(id, "a1", 60, 2592000000, 0, 0, 0, b"twice, pending", None, created)
     assert note == codec.encode_note(codec.RETRY, id, 500, b"busy")
+    assert codec.encode_note(codec.RETRY, id, 500, bytes(1 << 20)).startswith(large)
+    assert fence == codec.FENCE_RECORD
 
 
 def test_the_worked_example_of_a_topic_is_right() -> None:

@@ -18,13 +18,16 @@ from typing import Any
 
 import pytest
 
+from lamina.engines.jobs import codec
 from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.job import AT_READY, AT_SCHEDULED, COMPLETED, Job
 from lamina.engines.jobs.upkeep import Upkeep
 from lamina.engines.jobs.views import show_id
 from lamina.errors import BadJob, JobError, JobNotFound
-from lamina.log import LogOptions
+from lamina.log import LogOptions, rewrite
+from lamina.log.files.real import RealFiles
 from lamina.log.frame import crc32c
+from lamina.log.naming import NUMBERED, parse
 from lamina.log.sync import OS
 from lamina.server.workq.replies import show_time
 from lamina.testing import ManualClock
@@ -244,7 +247,6 @@ def decode(payload: bytes) -> Record:
         facts["max_attempts"], facts["max_fails"] = fields.uvarint(), fields.uvarint()
         facts["payload"] = fields.take(fields.uvarint())
         facts["time"], facts["created"] = fields.time(), fields.time()
-        check_values(record)
     elif kind <= 4:
         record.facts["result"] = fields.take(fields.uvarint())
     if fields.at != len(payload):
@@ -252,11 +254,17 @@ def decode(payload: bytes) -> Record:
     return record
 
 
+def check_id(id: bytes) -> None:
+    if id[6] >> 4 != 4 or id[8] >> 6 != 2:
+        raise Refused(f"Invalid ID {id.hex()}")
+
+
 def check_values(record: Record) -> None:
-    facts, id = record.facts, record.id
+    """Of a job whose life is not over: of another nothing is looked at."""
+    facts = record.facts
+    check_id(record.id)
     letters = set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
     checks = {
-        "ID": id[6] >> 4 == 4 and id[8] >> 6 == 2,
         "Name": 1 <= len(facts["name"]) <= 255 and letters.issuperset(facts["name"]),
         "TTR": 1 <= facts["ttr"] <= 86_400_000,
         "TTL": 1 <= facts["ttl"] <= 2_592_000_000,
@@ -297,11 +305,16 @@ def replay_strictly(folder: Path, now: int = RECORDED) -> dict[bytes, Live]:
     for payload in records_of(folder):
         record = decode(payload)
         id, job = record.id, jobs.get(record.id)
+        if record.kind in ("complete", "fail", "delete"):
+            check_id(id)
+        if len(record.facts.get("result", b"")) > 1 << 20:
+            raise Refused("Invalid Result")
         if record.kind in ("add", "schedule"):
             facts = record.facts
             start = facts["created"] if record.kind == "add" else facts["time"]
             if start is None or start + facts["ttl"] * 10**6 <= now:
                 continue  # the zero time is long past
+            check_values(record)
             if job is not None:
                 raise Refused("Duplicate job")
             jobs[id] = Live(max_attempts=facts["max_attempts"])
@@ -394,6 +407,26 @@ class Story:
         self.lease(11, "uniques")
         self.do("touch", 11, 60_000)
         self.do("complete", 11, b"")
+        self.add(12, "again", max_fails=3, backoff=10, ttl=86_400_000)
+        self.lease(12, "again")
+        self.do("fail", 12, b"once")
+        self.pass_time(0.1)
+        self.lease(12, "again")
+        self.do("release", 12, 20)
+        self.pass_time(0.1)
+        self.lease(12, "again")
+        self.do("fail", 12, b"in the end", for_good=True)
+        self.do("redrive", 12)
+        self.lease(12, "again")
+        self.do("complete", 12, b"at last")
+        self.add(13, "large", max_fails=3, ttl=86_400_000)
+        for _ in range(2):
+            self.lease(13, "large")
+            self.do("fail", 13, bytes(1 << 20))  # a note of it has no room in a result
+        self.lease(13, "large")
+        self.do("fail", 13, b"", for_good=True)
+        self.do("redrive", 13)
+        self.do("complete", 13, bytes(1 << 20))
 
     def restart(self) -> None:
         self.engine.close()
@@ -410,14 +443,8 @@ def story(tmp_path: Path) -> Iterator[Story]:
 def check_by_its_rules(story: Story) -> None:
     """The real server starts on it, and knows the same jobs."""
     story.engine.close()
-    payloads = list(records_of(story.folder))
-    added = {payload[1:17] for payload in payloads if payload[0] in (1, 2)}
-    for payload in payloads:
-        decode(payload)
-        if payload[1:4] == b"lam":
-            assert payload[1:17] not in added, "an id of ours that a job has"
-            assert payload[7] >> 4 != 4, "an id of ours that a job could have"
     jobs = story.engine.state.jobs
+    assert not any(id.startswith(b"lam") for id in jobs), "an id of ours that a job has"
     found = replay_strictly(story.folder, story.engine.clock.now_ns())
     assert found.keys() == {id for id, job in jobs.items() if not job.is_foreground}
     for id, live in found.items():
@@ -457,6 +484,79 @@ def test_ids_that_come_again_and_again_are_right_by_its_rules(
         between(story.engine)
         if turn % 4 == 3:
             check_by_its_rules(story)
+
+
+def test_no_job_may_have_an_id_of_ours(story: Story) -> None:
+    for number in (0, 2, 255):
+        id = bytes.fromhex(f"6c616d6a6f624000800000000000{number:04x}")
+        with pytest.raises(BadJob, match="Reserved ID"):
+            story.engine.add(id, "q", 1000, 1000, b"")
+        with pytest.raises(BadJob, match="Reserved ID"):
+            story.engine.run(id, "q", 1000, b"")
+    check_by_its_rules(story)
+
+
+def in_the_former_form(payload: bytes) -> bytes:
+    """A note as it was before layout 2."""
+    if not codec.is_note(payload):
+        return payload
+    kind, id, number, text = codec.decode_note(payload)
+    body = id + codec.uvarint(number) + text
+    return b"\x03lamjob\0" + bytes([kind]) + bytes(8) + codec.uvarint(len(body)) + body
+
+
+def as_it_was(folder: Path) -> None:
+    """Write a log as a lamina of before would have."""
+    (folder / "checkpoint").unlink(missing_ok=True)
+    for path in sorted(folder.glob("?????????.log")):
+        name = parse(path.name)
+        assert name is not None
+        rewrite.drop_records(
+            RealFiles(),
+            str(folder),
+            name,
+            NUMBERED,
+            lambda time_ns, payload: payload != codec.FENCE_RECORD,
+            renew=in_the_former_form,
+        )
+
+
+def test_cleaning_makes_notes_of_before_right_by_its_rules(story: Story) -> None:
+    story.of_workq()
+    story.of_ours()
+    story.engine.settle(story.engine.pause("last"))  # in the file that goes on growing
+    story.engine.close()
+    as_it_was(story.folder)
+    payloads = list(records_of(story.folder))
+    assert any(map(codec.is_old_note, payloads)) and codec.FENCE_RECORD not in payloads
+    with pytest.raises(Refused, match="Invalid ID"):
+        replay_strictly(story.folder, story.engine.clock.now_ns())
+    story.engine = open_engine(story.folder, story.clock, segment_bytes=300)
+    before = without_empty_queues(seen(story.engine, [show_id(id) for id in story.engine.state.jobs]))
+    clean(story.engine)
+    check_by_its_rules(story)
+    payloads = list(records_of(story.folder))
+    assert not any(map(codec.is_old_note, payloads)) and payloads.count(codec.FENCE_RECORD) == 1
+    assert without_empty_queues(seen(story.engine, list(before["jobs"]))) == before
+    (story.folder / "checkpoint").unlink()
+    story.restart()
+    assert without_empty_queues(seen(story.engine, list(before["jobs"]))) == before
+    assert story.engine.state.is_fenced
+
+
+def test_a_lamina_of_before_refuses_what_it_would_forget(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the fence for an ``add`` with a number that cannot be, and passes over a checkpoint of version 2."""
+    story.add(1)
+    make_a_checkpoint(story.engine)
+    story.do("delete", 1)
+    story.of_ours()
+    make_a_checkpoint(story.engine)
+    assert (story.folder / "checkpoint").read_bytes()[:8] == b"lmjc\0\0\0\2"
+    fences = [number for number, payload in enumerate(records_of(story.folder)) if payload == codec.FENCE_RECORD]
+    notes = [number for number, payload in enumerate(records_of(story.folder)) if codec.is_note(payload)]
+    assert fences == notes[:1]
+    with pytest.raises(codec.BadRecord, match=f"a number of {codec.LONGEST_MS + 1} where"):
+        codec.decode_job(codec.FENCE_RECORD)  # as it did with every add
 
 
 def retry(story: Story) -> None:

@@ -135,7 +135,7 @@ def test_it_needs_no_configuration_and_says_what_it_restored(tmp_path: Path, mon
         assert re.search(r"lamina: stopped \(SIGTERM\) in ", server.rest())
         assert server.complaints().count("\n") <= 2, "one dump at the stop, and perhaps a line about file handles"
     data = tmp_path / "lamina-data"
-    assert json.loads((data / "lamina.json").read_text()) == {"format": 1}
+    assert json.loads((data / "lamina.json").read_text()) == {"format": 2}
     for path in (data, *data.rglob("*")):
         assert not path.stat().st_mode & 0o077, f"{path} is open to others"
     with Serving(tmp_path, "--http", "off") as server:
@@ -399,7 +399,7 @@ def test_what_is_wrong_is_told_in_one_line_and_nothing_is_changed(tmp_path: Path
     newer = tmp_path / "newer"
     with lamina.open(newer) as data:
         data.jobs.add("q", b"x")
-    (newer / "lamina.json").write_text('{"format": 2}')
+    (newer / "lamina.json").write_text('{"format": 3}')
     (tmp_path / "file").write_text("x")
     (tmp_path / "typo.toml").write_text("[jobs]\nsegment_byte = 5\n")
     (tmp_path / "bad.pem").write_text("bad")
@@ -410,7 +410,7 @@ def test_what_is_wrong_is_told_in_one_line_and_nothing_is_changed(tmp_path: Path
     at = ("--data", tmp_path / "new")
     cert, key = pem["cert"], pem["key"]
     for code, said, words in (
-        (_EXIT_ERROR, "a data folder of version 2, this program knows version 1", ("--data", newer)),
+        (_EXIT_ERROR, "a data folder of version 3, this program knows version 2", ("--data", newer)),
         (_EXIT_ERROR, "found a file of an SMP server", ("--data", tmp_path / "smp")),
         (
             _EXIT_ERROR,
@@ -418,7 +418,7 @@ def test_what_is_wrong_is_told_in_one_line_and_nothing_is_changed(tmp_path: Path
             ("--data", tmp_path / "mixed"),
         ),
         (_EXIT_USAGE, "file is a file; the data folder has to be a folder", ("--data", tmp_path / "file")),
-        (_EXIT_ERROR, "/proc/lamina/data/jobs: cannot make the folder", ("--data", "/proc/lamina/data")),
+        (_EXIT_ERROR, "/proc/lamina/data: cannot make the folder", ("--data", "/proc/lamina/data")),
         (
             _EXIT_USAGE,
             "line 2: [jobs] segment_byte is no setting; did you mean",

@@ -285,6 +285,21 @@ def test_a_job_that_is_deleted_while_its_runner_waits_harms_nobody(server: Serve
         assert client.ask(b"delete urn:uuid:12345678-1234-4234-8234\r\n") == b"-CLIENT-ERROR Invalid ID"
 
 
+def test_no_job_may_have_an_id_of_the_log(server: Server) -> None:
+    with server.client() as client:
+        for kind in (b"00", b"01", b"FF"):
+            id = b"6c616d6a-6f62-4000-8000-0000000000" + kind
+            for line in (
+                b"add %b q 1000 1000 2",
+                b"run %b q 1000 1000 2",
+                b"schedule %b q 1000 1000 2099-01-01T00:00:00Z 2",
+            ):
+                assert client.ask(line % id + b"\r\nhi\r\n") == b"-CLIENT-ERROR Reserved ID"
+            for line in (b"complete %b 0\r\n\r\n", b"delete %b\r\n", b"result %b 0\r\n", b"inspect job %b\r\n"):
+                assert client.ask(line % id) == b"-NOT-FOUND"
+        assert client.ask(b"inspect queues 0 10\r\n") == b"+OK 0"
+
+
 def test_a_client_that_ends_its_side_still_gets_all_answers(server: Server) -> None:
     with server.client() as client:
         client.send(b"".join(add(number) for number in range(1000)) + b"lease nobody 300\r\ninspect queue q\r\n")

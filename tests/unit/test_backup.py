@@ -408,10 +408,10 @@ def test_no_other_text_is_a_manifest(change: Callable[[bytes], bytes]) -> None:
 def test_what_a_later_version_wrote_is_refused(history: History) -> None:
     history.steps(10)
     name = backed_up(history).generation
-    (history.path / "lamina.json").write_text('{"format": 2}')
-    with pytest.raises(WrongFormat, match="version 2"):
+    (history.path / "lamina.json").write_text('{"format": 3}')
+    with pytest.raises(WrongFormat, match="version 3"):
         backed_up(history)
-    with pytest.raises(WrongFormat, match="version 2"):
+    with pytest.raises(WrongFormat, match="version 3"):
         restore(str(history.path), str(history.path.with_name("then")), as_of=history.clock.now_ns())
     (history.path / "lamina.json").unlink()
     path = to_of(history) / "generations" / f"{name}.json"

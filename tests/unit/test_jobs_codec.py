@@ -221,8 +221,42 @@ def test_a_note_comes_back_as_it_was(note: Any) -> None:
 def test_a_note_is_a_result_of_an_id_that_no_job_can_have(note: Any) -> None:
     record = codec.encode_note(*note)
     assert record[0] == codec.COMPLETE
-    assert record[7] >> 4 != 4, "not of version 4"
+    assert record[1:17] == codec.RESERVED + bytes([note[0]])
+    assert record[7] >> 4 == 4 and record[9] >> 6 == 2, "workq takes only these"
     assert codec.decode_result(record)[:16] == note[1]
+
+
+@pytest.mark.parametrize("size", [(1 << 20) - 17, (1 << 20) - 16, 1 << 20])
+def test_a_note_that_is_too_large_for_a_result_is_a_job_whose_life_was_over_in_1970(size: int) -> None:
+    note = (codec.RETRY, ID, 5, bytes(size))
+    record = codec.encode_note(*note)
+    assert codec.is_note(record) and codec.decode_note(record) == note
+    if record[0] == codec.COMPLETE:
+        assert len(codec.decode_result(record)) <= 1 << 20
+    else:
+        job = codec.decode_job(record)
+        assert size > (1 << 20) - 17 and (job[3], job[9]) == (0, 0)
+    state = core.State()
+    state.apply(1, codec.encode_job(ID, "q", 1, 1, 0, 0, 0, b"", None, 0))
+    state.apply(2, codec.encode_plain(codec.START, ID))
+    state.apply(3, record)
+    assert list(state.jobs) == [ID] and state.jobs[ID].result == bytes(size)
+
+
+@examples(100)
+@given(NOTE)
+def test_a_note_of_before_says_the_same_and_is_renewed_to_the_same(note: Any) -> None:
+    body = note[1] + codec.uvarint(note[2]) + note[3]
+    old = b"\x03lamjob\0" + bytes([note[0]]) + bytes(8) + codec.uvarint(len(body)) + body
+    assert codec.is_note(old) and codec.is_old_note(old) and codec.decode_note(old) == note
+    assert codec.renewed(old) == codec.encode_note(*note) == codec.renewed(codec.renewed(old))
+
+
+def test_a_fence_is_a_note_about_nothing() -> None:
+    state = core.State()
+    state.apply(1, codec.FENCE_RECORD)
+    assert state.is_fenced and not state.jobs and not state.queues
+    assert codec.decode_note(codec.FENCE_RECORD) == (codec.FENCE, bytes(16), 0, b"")
 
 
 @examples(200)

@@ -83,6 +83,7 @@ def test_every_command_of_a_job_is_a_row() -> None:
     found = rows(disk, "data", "jobs")
     told = [(row["kind"], row["result"], row["number"], row["text"]) for row in found]
     assert told == [
+        ("fence", None, None, None),
         ("traits", None, 250, "key"),
         ("add", None, None, None),
         ("schedule", None, None, None),
@@ -102,7 +103,8 @@ def test_every_command_of_a_job_is_a_row() -> None:
         ("resume", None, None, None),
         ("delete", None, None, None),
     ]
-    add, schedule, touch, pause = found[1], found[2], found[4], found[15]
+    _, _, add, schedule, _, touch, *_ = found
+    pause = found[16]
     assert [add[name] for name in ("id", "name", "ttr_ms", "ttl_ms", "priority", "max_fails", "payload")] == [
         *(str(ID), "mail", 1000, 60_000, 3, 5, b"hello")
     ]

@@ -8,10 +8,12 @@ import pytest
 
 from lab import FOLDER, Lab
 from lamina.errors import Corruption, Gap, LogClosed
-from lamina.log import OS, Level, Log, Reader, frame, rewrite
+from lamina.log import OS, Level, Log, Reader, frame, kernel, rewrite
 from lamina.log.commit import ThreadWaiter
-from lamina.log.formats import TOPIC
+from lamina.log.files.memory import MemoryFiles
+from lamina.log.formats import PLAIN, TOPIC
 from lamina.log.naming import NUMBERED, TIMED
+from lamina.log.survey import survey
 
 
 def filled(count: int = 40, **options: object) -> tuple[Lab, list[int]]:
@@ -419,3 +421,28 @@ def test_a_folder_without_a_log_reads_as_empty() -> None:
     reader = Reader(FOLDER, files=lab.disk, family=NUMBERED)
     assert list(reader.read()) == []
     assert reader.last(5) == []
+
+
+def test_a_file_of_marks_alone_is_whole_though_what_it_vouches_for_is_gone() -> None:
+    """Cleaning removed the file before it. The one after it still vouches for the same records."""
+    mark = PLAIN.watermark(5)
+    contents = {
+        f"{FOLDER}/{number:09d}.log": PLAIN.header + b"".join(kernel.encode_many(at, (data,)) for at, data in records)
+        for number, records in (
+            (2, [(6, mark)]),
+            (3, [(7, mark), (8, b"8")]),
+            (4, [(9, PLAIN.watermark(8)), (10, b"10")]),
+        )
+    }
+    reader = Reader(FOLDER, files=MemoryFiles(contents))
+    assert numbers(reader.read()) == [8, 10]
+    assert numbers(reader.backwards()) == [10, 8]
+    assert sum(len(batch.times) for _, batch in reader.batches()) == 5
+    assert not survey(MemoryFiles(contents), FOLDER).damage
+
+    contents[f"{FOLDER}/000000003.log"] = PLAIN.header + kernel.encode_many(7, (mark,))
+    reader = Reader(FOLDER, files=MemoryFiles(contents))
+    for read in (reader.read, reader.backwards, reader.batches):
+        with pytest.raises(Corruption, match="records up to 8 are missing"):
+            list(read())
+    assert survey(MemoryFiles(contents), FOLDER).damage

@@ -47,9 +47,9 @@ def test_records_that_stay_are_the_same_byte_for_byte() -> None:
         lab.files, FOLDER, name, NUMBERED, lambda time_ns, payload: time_ns != inside[0].time_ns
     )
     assert (report.dropped, report.kept) == (1, len(inside) - 1)
-    cut = inside[0].offset
-    record_size = 20 + len(inside[0].payload)
-    assert bytes(lab.data(name.name)) == before[:cut] + before[cut + record_size :]
+    assert bytes(lab.data(name.name)) == before[: inside[0].offset] + b"".join(
+        before[record.offset : record.offset + 20 + len(record.payload)] for record in inside[1:]
+    ), "what vouches for the file before stays, too; marks between records go"
 
 
 def test_when_everything_stays_nothing_is_written() -> None:
@@ -77,3 +77,36 @@ def test_a_dump_in_frames_can_be_read_back() -> None:
     data = bytes(lab.newest)
     rewrite.replace(lab.files, FOLDER, "smp-server-store-1.dump", [data[:8], data[8:]], STORED)
     assert bytes(lab.data("smp-server-store-1.dump")) == data
+
+
+def test_a_record_may_get_another_payload_at_its_time() -> None:
+    lab = Lab(segment_bytes=300)
+    lab.append(*[b"%d" % number * 10 for number in range(30)])
+    name = lab.log.reader.segments()[1]
+    inside = [record for record in lab.log.reader.read() if record.file == name.name]
+    chosen = inside[2]
+
+    def renew(payload: bytes) -> bytes:
+        return b"another, and a longer one " * 3 if payload == chosen.payload else payload
+
+    drops = inside[-1].time_ns  # the newest, so that something has to stand in for it
+    report = rewrite.drop_records(lab.files, FOLDER, name, NUMBERED, lambda time_ns, _: time_ns != drops, renew=renew)
+    assert (report.dropped, report.kept, report.renewed, report.is_new) == (1, len(inside) - 1, 1, True)
+    now = [(record.time_ns, record.payload) for record in lab.log.reader.read() if record.file == name.name]
+    assert now == [(record.time_ns, renew(record.payload)) for record in inside[:-1]]
+
+    report = rewrite.drop_records(lab.files, FOLDER, name, NUMBERED, lambda *_: True, renew=renew)
+    assert not report.is_new, "what is renewed is as it is to be"
+
+
+def test_at_every_moment_all_of_a_file_has_former_payloads_or_new_ones() -> None:
+    lab = Lab(segment_bytes=100)
+    lab.append(*[b"%d" % number * 40 for number in range(6)])
+    name = lab.log.reader.segments()[0]
+    path = f"{FOLDER}/{name.name}"
+    disk = PowerLoss(lab.disk.contents())
+    before = disk.contents()[path]
+    rewrite.drop_records(disk, FOLDER, name, NUMBERED, lambda *_: True, renew=lambda payload: payload.upper() + b"!")
+    after = disk.contents()[path]
+    assert before != after
+    assert {state.files.contents()[path] for state in disk.states()} == {before, after}

@@ -53,12 +53,15 @@ def look(
 
 def _mark(folder: str, names: list[str]) -> Iterator[Finding]:
     try:
-        is_marked = mark.check(_FILES, folder)
+        version = mark.check(_FILES, folder)
     except LaminaError as error:
         yield Finding(PROBLEM, "version", error.message, error.hint)
         return
-    if is_marked:
-        yield Finding(OK, "version", f"a data folder of version {mark.FORMAT}")
+    if version == mark.FORMAT:
+        yield Finding(OK, "version", f"a data folder of version {version}")
+    elif version:
+        text = f"a data folder of version {version}, this program writes version {mark.FORMAT}"
+        yield Finding(NOTE, "version", text, "the next start of a server makes it one; an older lamina then refuses it")
     elif any((Path(folder) / name).is_dir() for name in _ENGINES if name in names):
         yield Finding(NOTE, "version", "no mark: a folder of an earlier lamina", "the next start of a server makes one")
     elif names:

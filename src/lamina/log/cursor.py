@@ -249,7 +249,8 @@ class Cursor:
             if place == 0:
                 self._check_nothing_removed(following)
             elif names[place - 1] == segment.name and (self._last_data or self._began_at_head):
-                check_whole(segment.name, self._at, self._last_data, following, self._reader.max_payload)
+                segment.attested = attested_at_head(segment, self._reader.max_payload)
+                check_whole(segment, self._last_data, following, self._reader.max_payload)
         except BaseException:
             following.file.close()
             raise

@@ -1,9 +1,13 @@
 """The mark of a data folder: which version of the folder's layout is in it.
 
-    lamina.json     {"format": 1}
+    lamina.json     {"format": 2}
 
-A folder without one has layout 1: that is how all were before there was a mark. A program that does not know the
-layout must not touch the folder, so it is looked at before anything else is opened there.
+    1   as all were before there was a mark: a folder without one has it
+    2   what workq does not know is in its command log under ids that workq takes (docs/formats/jobs.md)
+
+A program that does not know the layout must not touch the folder, so it is looked at before anything else is opened
+there. A folder of a former layout gets the mark of this one before anything is written into it that the former cannot
+read: at the start of a server, and when its jobs are opened.
 """
 
 from __future__ import annotations
@@ -17,13 +21,13 @@ from lamina.log.files import Files, join
 from lamina.log.rewrite import write_new
 
 NAME: Final = "lamina.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
 _MOST_BYTES: Final = 4096
 _NEW: Final = ".new"
 
 
-def check(files: Files, folder: str) -> bool:
-    """Whether there is a mark. Changes nothing.
+def check(files: Files, folder: str) -> int:
+    """The layout that the mark says, 0 if there is none. Changes nothing.
 
     Raises: WrongFormat if a later version made it, or nobody can tell; if there is none, and the folder is that of
         another program; DiskError.
@@ -33,9 +37,9 @@ def check(files: Files, folder: str) -> bool:
         file = files.open(path)
     except FileNotFoundError:
         _refuse_foreign(files, folder)
-        return False
+        return 0
     except NotADirectoryError:
-        return False  # whoever opens the folder says it better
+        return 0  # whoever opens the folder says it better
     except OSError as error:
         raise from_os(error, "read the mark of the data folder", path) from error
     try:
@@ -52,7 +56,7 @@ def check(files: Files, folder: str) -> bool:
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise WrongFormat(
-            path, "this is not the mark of a data folder", hint='it should be {"format": 1}; nothing was changed'
+            path, "this is not the mark of a data folder", hint=f'expected {{"format": {FORMAT}}}; nothing was changed'
         ) from None
     if version > FORMAT:
         raise WrongFormat(
@@ -60,7 +64,7 @@ def check(files: Files, folder: str) -> bool:
             f"a data folder of version {version}, this program knows version {FORMAT}",
             hint="a later lamina wrote it: upgrade; nothing was changed",
         )
-    return True
+    return version
 
 
 def _refuse_foreign(files: Files, folder: str) -> None:
@@ -74,11 +78,18 @@ def _refuse_foreign(files: Files, folder: str) -> None:
 
 
 def make(files: Files, folder: str) -> None:
-    """Mark a folder that has no mark. Durability: synced. Raises: DiskError.
+    """Have the folder marked with this layout, made if need be. Durability: synced. Raises: as ``check``.
 
-    A full disk is no reason to stay closed: then the next start does it.
+    A full disk is no reason to stay closed: then the next start does it, and until then it is the fence in the log of
+    jobs (engines/jobs/codec.py) that keeps a program out which does not know this layout.
     """
+    if check(files, folder) == FORMAT:
+        return
     path = join(folder, NAME)
+    try:
+        files.make_folder(folder)
+    except OSError as error:
+        raise from_os(error, "make the folder", folder) from error
     try:
         if NAME + _NEW in files.list(folder):
             files.remove(path + _NEW)  # of one that was killed

@@ -114,9 +114,21 @@ class RewriteReport:
 
     kept: int = 0
     dropped: int = 0
+    renewed: int = 0
+    """Of the kept ones: those that got another payload."""
     is_removed: bool = False
     bytes_before: int = 0
     bytes_after: int = 0
+
+    @property
+    def is_new(self) -> bool:
+        """The file is, or is to be, another one than before."""
+        return bool(self.dropped or self.renewed)
+
+
+def as_it_is(payload: bytes) -> bytes:
+    """What ``renew`` is where nothing gets another payload."""
+    return payload
 
 
 def drop_records(
@@ -127,16 +139,18 @@ def drop_records(
     keep: Callable[[int, bytes], bool],
     max_payload: int = MAX_PAYLOAD,
     before_commit: Callable[[], None] = lambda: None,
+    renew: Callable[[bytes], bytes] = as_it_is,
 ) -> RewriteReport:
     """Rewrite a sealed file without the records that ``keep(time, payload)`` turns down; the rest stays byte for byte.
 
-    ``before_commit`` is called when all is decided and nothing is changed yet; raising, it leaves all as it was.
+    ``renew(payload)`` gives a record that stays another payload, at the same time; it must say the same whenever it is
+    asked. ``before_commit`` is called when all is decided and nothing is changed yet; raising, it leaves all as it was.
     Nothing is written when everything is kept. A file of which nothing is kept is removed, unless its absence would
     look like a loss: then its header and end mark stay.
     Raises: Corruption (nothing was changed), DiskFull, DiskError.
     """
-    with _without(files, folder, name, family, keep, max_payload) as (report, chunks):
-        if report.dropped:
+    with _without(files, folder, name, family, keep, renew, max_payload) as (report, chunks):
+        if report.is_new:
             before_commit()
             if report.is_removed:
                 remove(files, folder, [name.name])
@@ -153,6 +167,7 @@ def stage_without(
     keep: Callable[[int, bytes], bool],
     staged: str | None,
     max_payload: int = MAX_PAYLOAD,
+    renew: Callable[[bytes], bytes] = as_it_is,
 ) -> RewriteReport:
     """The first half of ``drop_records``: the new file is written to the path ``staged`` and synced, nothing changes.
 
@@ -160,8 +175,8 @@ def stage_without(
     it is only counted.
     Raises: Corruption, DiskFull, DiskError.
     """
-    with _without(files, folder, name, family, keep, max_payload) as (report, chunks):
-        if report.dropped and not report.is_removed:
+    with _without(files, folder, name, family, keep, renew, max_payload) as (report, chunks):
+        if report.is_new and not report.is_removed:
             counted = sum(map(len, chunks)) if staged is None else write_new(files, staged, chunks)
             report.bytes_after = counted
     return report
@@ -174,7 +189,7 @@ def commit_staged(files: Files, folder: str, name: FileName, report: RewriteRepo
     """
     if report.is_removed:
         remove(files, folder, [name.name])
-    elif report.dropped:
+    elif report.is_new:
         put_in_place(files, folder, name.name, staged)
 
 
@@ -185,6 +200,7 @@ def _without(
     name: FileName,
     family: Family,
     keep: Callable[[int, bytes], bool],
+    renew: Callable[[bytes], bytes],
     max_payload: int,
 ) -> Iterator[tuple[RewriteReport, Iterator[bytes]]]:
     """What is to become of a file, and the bytes that it will have."""
@@ -193,15 +209,15 @@ def _without(
     try:
         report.bytes_before = report.bytes_after = file_size(file)
         format = check_header(file, name.name)
-        decisions = _decide(file, name, format, keep, max_payload, report)
+        decisions = _decide(file, name, format, keep, renew, max_payload, report)
         if report.dropped and report.kept == 0 and _may_vanish(files, folder, name, family):
             report.is_removed, report.bytes_after = True, 0
-        yield report, _kept_bytes(file, format, decisions, max_payload)
+        yield report, _kept_bytes(file, format, decisions, renew, max_payload)
     finally:
         file.close()
 
 
-_GOES, _STAYS, _STANDS_IN = range(3)
+_GOES, _STAYS, _STANDS_IN, _IS_RENEWED = range(4)
 
 
 def _decide(
@@ -209,10 +225,11 @@ def _decide(
     name: FileName,
     format: Format,
     keep: Callable[[int, bytes], bool],
+    renew: Callable[[bytes], bytes],
     max_payload: int,
     report: RewriteReport,
 ) -> bytearray:
-    """One byte a record: whether it stays. The kernel's own marks do."""
+    """One byte a record: what becomes of it."""
     decisions = bytearray()
     newest = -1
     scan = FileScan(file, max_payload=max_payload)
@@ -220,12 +237,14 @@ def _decide(
         for at, time_ns in enumerate(batch.times):
             payload = batch.payload(at)
             is_mark = format.is_mark(payload)
-            stays = is_mark or keep(time_ns, payload)
+            stays = _mark_stays(format, time_ns, payload, decisions) if is_mark else keep(time_ns, payload)
             if format.reaches(time_ns, payload):
                 newest = len(decisions)
-            decisions.append(_STAYS if stays else _GOES)
+            is_renewed = stays and not is_mark and renew is not as_it_is and renew(payload) != payload
+            decisions.append(_IS_RENEWED if is_renewed else _STAYS if stays else _GOES)
+            report.renewed += is_renewed
             report.kept += stays and not is_mark
-            report.dropped += not stays
+            report.dropped += not (stays or is_mark)
     if scan.why is not Stop.END:
         raise Corruption(name.name, scan.stop, REASONS[scan.why])
     if newest >= 0 and decisions[newest] == _GOES:
@@ -234,13 +253,25 @@ def _decide(
     return decisions
 
 
-def _kept_bytes(file: File, format: Format, decisions: bytearray, max_payload: int) -> Iterator[bytes]:
+def _mark_stays(format: Format, time_ns: int, payload: bytes, before: Sequence[int]) -> bool:
+    """Of a sealed file, what vouches for the file before it, stands in for a record, or tells of a loss.
+
+    All other watermarks are for telling a torn tail from damage, and a sealed file has no tail.
+    """
+    return not before or format.read_watermark(payload) in (None, time_ns)
+
+
+def _kept_bytes(
+    file: File, format: Format, decisions: bytearray, renew: Callable[[bytes], bytes], max_payload: int
+) -> Iterator[bytes]:
     yield format.header
     number = 0
     for batch in FileScan(file, max_payload=max_payload):
         for at, time_ns in enumerate(batch.times):
             if decisions[number] == _STAYS:
                 yield _record_bytes(batch, at)
+            elif decisions[number] == _IS_RENEWED:
+                yield kernel.encode_many(time_ns, (renew(batch.payload(at)),))
             elif decisions[number] == _STANDS_IN:
                 yield kernel.encode_many(time_ns, (format.watermark(time_ns),))
             number += 1

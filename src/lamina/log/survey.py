@@ -211,7 +211,7 @@ class _Look:
         before, attested = self._before, segment.attested_ns
         if before is None or attested is None or before.damage or not follows(before.name, segment.name):
             return
-        if attested > before.last_data_ns:
+        if attested > max(before.last_data_ns, before.attested_ns or 0):  # what it vouches for itself was before it
             reason = f"the file ends early, records up to {attested} are missing"
             before.damage.append(Damage(before.name.name, before.bytes, before.bytes, reason))
 

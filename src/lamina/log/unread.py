@@ -19,13 +19,13 @@ def unread(reader: Reader, names: Sequence[FileName], consumers: Iterable[Consum
     if after is None:
         return []
     for place in range(len(names) - 1, -1, -1):
-        newest = _newest(reader, names[place])
+        newest = newest_of(reader, names[place])
         if newest is not None and newest <= after:
             return list(names[place + 1 :])
     return list(names)
 
 
-def _newest(reader: Reader, name: FileName) -> int | None:
+def newest_of(reader: Reader, name: FileName) -> int | None:
     """Time of the newest record of a file; None: it has none, or that cannot be known."""
     try:
         segment = reader.open(name, is_newest=True)  # a header that was cut short is no reason to fail

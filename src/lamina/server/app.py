@@ -81,7 +81,8 @@ def _live(
     settings: Settings, say: Say, reload: Callable[[], Reloaded] | None, signals: Signals, opened: Teardown
 ) -> None:
     files = RealFiles()
-    is_marked = settings.data is None or mark.check(files, settings.data)
+    if settings.data is not None:
+        mark.check(files, settings.data)
     life, gate = Life(), Gate(settings.data, password=settings.password)
     inside = Inside(life, gate, data=settings.data, config=settings.config)
     tls = None
@@ -99,11 +100,11 @@ def _live(
     running = Running(listeners, tls, inside, signals)
     opened.later(partial(running.say_stopped, say))  # behind the engines' closing
     notifying.notify("STATUS=restoring")
+    if settings.data is not None:
+        mark.make(files, settings.data)
     with told_often(life):
         served = _open_engines(settings, inside, opened)
     if settings.data is not None:
-        if not is_marked:
-            mark.make(files, settings.data)
         _open_audit(inside, settings.data, opened)
         restored.watch_disk(life, settings.data)
         for warning in open_to_others(settings.data):

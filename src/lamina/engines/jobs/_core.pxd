@@ -8,6 +8,7 @@ cdef class State:
     cdef public typed.Agenda agenda
     cdef public long long resumes_after, ahead
     cdef public tuple _traits
+    cdef public bint is_fenced
     cpdef long long expiry(self, typed.Job job)
     cdef _change(self, long long position, typed.Job job, int kind, bytes result)
     @cython.locals(kind=int)

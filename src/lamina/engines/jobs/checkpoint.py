@@ -1,6 +1,6 @@
 """What is alive, in one file, so that a start need not replay what is over.
 
-    header lmjc 1 · start [position, jobs of the list] · one record per job · one per paused queue · end [count]
+    header lmjc 2 · start [position] · one record per job · one per paused queue · fenced · end [count]
 
 It is made while jobs go on changing, a slice at a time: each job is written as it is when its slice comes. ``position``
 is where the log stood at the start, ``changed`` of each job the newest record it has taken. Replaying the log from
@@ -28,8 +28,10 @@ from lamina.log.naming import CHECKPOINT, NUMBERED
 from lamina.log.reader import Reader
 from lamina.log.scan import HEADER_SIZE, FileScan
 
-_MAGIC: Final = HEADER.pack(b"lmjc", 1)
-_START, _JOB, _PAUSED, _END = b"s", b"j", b"p", b"e"
+_MAGIC: Final = HEADER.pack(b"lmjc", 2)
+_BEFORE: Final = HEADER.pack(b"lmjc", 1)
+"""The same without fences. Who knows only this one replays the log instead, and so comes to the fence."""
+_START, _JOB, _PAUSED, _FENCED, _END = b"s", b"j", b"p", b"f", b"e"
 _NUMBER: Final = struct.Struct(">Q")
 _JOB_FACTS: Final = struct.Struct(">BBBqqqqqIIIIQQ")
 _SLICE: Final = 500
@@ -71,6 +73,8 @@ def _chunks(
         stamp += len(records)
     with lock:
         paused = [_PAUSED + queue.name.encode() for queue in state.queues.values() if queue.is_paused]
+        if state.is_fenced:
+            paused.append(_FENCED)
     sync_log()
     end = _END + _NUMBER.pack(count + len(paused))
     yield kernel.encode_many(stamp + 1, [*paused, end])
@@ -155,7 +159,7 @@ def _read(files: Files, folder: str, ahead: int) -> tuple[State, int] | None:
     except OSError:
         return None
     try:
-        if read_at(file, 0, HEADER_SIZE) != _MAGIC:
+        if read_at(file, 0, HEADER_SIZE) not in (_MAGIC, _BEFORE):
             return None
         state, position, count, is_whole = State(), 0, 0, False
         state.ahead = ahead
@@ -169,6 +173,9 @@ def _read(files: Files, folder: str, ahead: int) -> tuple[State, int] | None:
                     count += 1
                 elif kind == _PAUSED:
                     state.queue(record[1:].decode("latin-1")).is_paused = True
+                    count += 1
+                elif kind == _FENCED:
+                    state.is_fenced = True
                     count += 1
                 elif kind == _START:
                     position = _NUMBER.unpack(record[1:])[0]

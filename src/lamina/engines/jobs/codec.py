@@ -8,7 +8,9 @@
 
 Numbers are unsigned LEB128, only the priority is zigzag; strings have their length before them; times are 15 bytes
 (docs/formats/jobs.md). What workq does not know is a *note*: a ``complete`` of an id that no job can have, whose result
-is ours to fill. workq ignores it as it ignores every result of an unknown job.
+is ours to fill. workq ignores it as it ignores every result of an unknown job. It checks the id and the size all the
+same: so the id is of version 4, one of those that are reserved, and what is too large for a result is an ``add`` of
+a job whose life was over in 1970, of which workq reads no more than that.
 """
 
 from __future__ import annotations
@@ -20,17 +22,26 @@ __all__ = ("encode_job", "encode_plain", "encode_result", "encode_time", "uvarin
 ADD, SCHEDULE, COMPLETE, FAIL, DELETE, EXPIRE, START, TIMEOUT = range(1, 9)
 NAMES = ("", "add", "schedule", "complete", "fail", "delete", "expire", "start-attempt", "timeout-attempt")
 
-NOTE_PREFIX = COMPLETE.to_bytes(1, "big") + b"lamjob\0"  # version nibble 0: no job has such an id
-RETRY, TOUCH, RELEASE, REDRIVE, PAUSE, RESUME, TRAITS = range(1, 8)
-NOTE_NAMES = ("", "retry", "touch", "release", "redrive", "pause", "resume", "traits")
+RESERVED = b"lamjob\x40\0\x80\0\0\0\0\0\0"
+"""All of an id but its last byte, which is the kind of note: no job may have such an id."""
+FENCE, RETRY, TOUCH, RELEASE, REDRIVE, PAUSE, RESUME, TRAITS = range(8)
+NOTE_NAMES = ("fence", "retry", "touch", "release", "redrive", "pause", "resume", "traits")
 BEYOND = 16
 """A note of this kind + that of a record stands for the record, of a job whose story workq can no longer follow."""
-_NOTE_HEAD = len(NOTE_PREFIX) + 1 + 8  # prefix, kind of note, zeros up to the size of an id
+_NOTE = COMPLETE.to_bytes(1, "big") + RESERVED
+_LARGE_NOTE = ADD.to_bytes(1, "big") + RESERVED
+_OLD_NOTE = COMPLETE.to_bytes(1, "big") + b"lamjob\0"
+"""As notes were until layout 2 (log/mark.py): of version 0, which workq refuses."""
+_NOTES = (_NOTE, _LARGE_NOTE, _OLD_NOTE)
+_LARGEST_RESULT = 1 << 20  # that workq takes
 
 LONGEST_MS = 1 << 42  # 139 years: what time in 64 bits can hold
 _32_BITS = 0xFFFF_FFFF
 ZERO_TIME = -YEAR_1 * SECOND
 """What workq takes for "not scheduled"."""
+FENCE_RECORD = encode_job(RESERVED + bytes(1), "", LONGEST_MS + 1, 0, 0, 0, 0, b"", None, 0)
+"""Stands before the first note that a lamina of before does not know: it takes the number for damage, and opens
+nothing. Else it would forget what the notes say. workq passes it over."""
 
 
 class BadRecord(ValueError):
@@ -47,8 +58,10 @@ class BadRecord(ValueError):
 
 def encode_note(kind: int, id: bytes, number: int = 0, text: bytes = b"") -> bytes:
     """A note about the job ``id`` (or about nothing, for the queue named ``text``), with a number and a text."""
-    body = id + uvarint(number) + text
-    return NOTE_PREFIX + kind.to_bytes(1, "big") + bytes(8) + uvarint(len(body)) + body
+    body, own = id + uvarint(number) + text, RESERVED + kind.to_bytes(1, "big")
+    if len(body) > _LARGEST_RESULT:
+        return encode_job(own, "", 0, 0, 0, 0, 0, body, None, 0)
+    return encode_result(COMPLETE, own, body)
 
 
 # -- reading ------------------------------------------------------------------------------------------------------
@@ -92,7 +105,16 @@ class Fields:
 
 
 def is_note(payload: bytes) -> bool:
-    return payload.startswith(NOTE_PREFIX)
+    return payload.startswith(_NOTES)
+
+
+def is_old_note(payload: bytes) -> bool:
+    return payload.startswith(_OLD_NOTE)
+
+
+def renewed(payload: bytes) -> bytes:
+    """The record as it is written now. Raises: BadRecord."""
+    return encode_note(*decode_note(payload)) if payload.startswith(_OLD_NOTE) else payload
 
 
 def decode_job(payload: bytes) -> tuple[bytes, str, int, int, int, int, int, bytes, int | None, int]:
@@ -133,12 +155,16 @@ def decode_result(payload: bytes) -> bytes:
 
 def decode_note(payload: bytes) -> tuple[int, bytes, int, bytes]:
     """Kind, id, number and text of a note. Raises: BadRecord."""
-    body = decode_result(payload)
+    is_old = payload.startswith(_OLD_NOTE)
+    kind = payload[len(_OLD_NOTE) if is_old else len(_NOTE)]
+    if kind == FENCE and not is_old:
+        return FENCE, bytes(16), 0, b""
+    body = decode_result(payload) if payload[0] == COMPLETE else decode_job(payload)[7]
     if len(body) < 17:
         raise BadRecord("a note is too short")
     fields = Fields(body, 16)
     number = fields.up_to(LONGEST_MS)
-    return payload[len(NOTE_PREFIX)], body[:16], number, body[fields.at :]
+    return kind, body[:16], number, body[fields.at :]
 
 
 def read_time(data: bytes, at: int) -> int:

@@ -49,6 +49,8 @@ class State:
         """Set while replaying behind a checkpoint: it may already hold what a record says."""
         self.ahead = 0
         """Nanoseconds by which the log's clock is ahead of the world's, which scheduled times are given in."""
+        self.is_fenced = False
+        """The log has a fence (codec.py) before what is yet to come."""
         self._traits = (0, 0, b"")
 
     # -- records -------------------------------------------------------------------------------------------------
@@ -58,11 +60,11 @@ class State:
         if len(payload) < 17:
             raise codec.BadRecord("a record without a job id")
         kind = payload[0]
+        if kind <= 3 and payload[1:7] == b"lamjob" and codec.is_note(payload):
+            self._apply_note(position, payload)
+            return
         if kind == 1 or kind == 2:
             self._apply_job(position, payload)
-            return
-        if kind == 3 and payload[1:8] == b"lamjob\0":
-            self._apply_note(position, payload)
             return
         result = b""
         if kind == 3 or kind == 4:
@@ -120,6 +122,9 @@ class State:
             return
         if kind == codec.TRAITS:
             self._traits = (position + 1, number, text)  # of the job that comes next
+            return
+        if kind == codec.FENCE:
+            self.is_fenced = True
             return
         job = self.jobs.get(id)
         if kind > codec.BEYOND:

@@ -40,6 +40,11 @@ _MOST_PER_TICK = 1000  # what falls due at once is done in pieces, so that nobod
 DEFAULT_OPTIONS = LogOptions(sync=interval(1000))
 
 
+def _check_id(id: bytes) -> None:
+    if id.startswith(codec.RESERVED):
+        raise errors.BadJob("Reserved ID", hint="expected any other version 4 UUID, such as uuid.uuid4() makes")
+
+
 class JobEngine(logged.Logged):
     """All jobs of one folder. Open it with ``JobEngine.open``."""
 
@@ -101,7 +106,11 @@ class JobEngine(logged.Logged):
         unique: str = "",
         backoff: int = 0,
     ) -> int:
-        """A new job, for now or for a ``time``. Raises: DuplicateJob, BadJob (its life is over before it starts)."""
+        """A new job, for now or for a ``time``.
+
+        Raises: DuplicateJob, BadJob (its life is over before it starts, or its id is reserved).
+        """
+        _check_id(id)
         with self.lock:
             now = self._now()
             if (
@@ -122,7 +131,10 @@ class JobEngine(logged.Logged):
             if unique and unique in queue.uniques:
                 raise errors.DuplicateJob("Duplicate job", hint=f"a job with the key {unique} is not done yet")
             record = codec.encode_job(id, name, ttr, ttl, priority, max_attempts, max_fails, payload, time, now)
-            traits = codec.encode_note(codec.TRAITS, id, backoff, unique.encode()) if unique or backoff else None
+            traits = None
+            if unique or backoff:
+                self._fence()
+                traits = codec.encode_note(codec.TRAITS, id, backoff, unique.encode())
             position = self._append(record, traits)
             job = state.add(position, id, name, ttr, ttl, priority, max_attempts, max_fails, payload, time, now)
             if traits is not None:
@@ -135,7 +147,8 @@ class JobEngine(logged.Logged):
             return position
 
     def run(self, id: bytes, name: str, ttr: int, payload: bytes, priority: int = 0) -> Job:
-        """A job in the foreground: kept in memory only, until its caller ``forget``s it. Raises: DuplicateJob."""
+        """A job in the foreground: in memory only, until its caller ``forget``s it. Raises: DuplicateJob, BadJob."""
+        _check_id(id)
         with self.lock:
             now = self._now()
             if id in self.state.jobs:
@@ -228,6 +241,7 @@ class JobEngine(logged.Logged):
             has_attempts = not job.max_attempts or job.attempts < job.max_attempts
             if job.max_fails > job.fails + 1 and has_attempts and not for_good:
                 delay = backed_off(job, job.fails + 1)
+                self._fence_for(job)
                 self.state.timeout(self._log(job, codec.TIMEOUT), job)  # what workq can see of it
                 position = self._note(job, codec.RETRY, delay, result)
                 self.state.retry(position, job, delay, result)
@@ -264,6 +278,7 @@ class JobEngine(logged.Logged):
         with self.lock:
             self._now()
             job = self._leased(id)
+            self._fence_for(job)
             if not job.max_attempts or job.attempts < job.max_attempts:
                 self.state.timeout(self._log(job, codec.TIMEOUT), job)  # what workq can see of it
             position = self._note(job, codec.RELEASE, delay)
@@ -313,6 +328,7 @@ class JobEngine(logged.Logged):
             self._now()
             queue = self.state.queue(name)
             kind = codec.PAUSE if pauses else codec.RESUME
+            self._fence()
             position = self._append(codec.encode_note(kind, bytes(16), 0, name.encode()))
             queue.is_paused = pauses
             self._serve(queue)
@@ -498,7 +514,23 @@ class JobEngine(logged.Logged):
     def _note(self, job: Job, kind: int, number: int = 0, text: bytes = b"") -> int:
         if job.is_foreground:
             return self.clock.now_ns()
+        self._fence()
         return self._append(codec.encode_note(kind, job.id, number, text))
+
+    def _fence_for(self, job: Job) -> None:
+        """A note about this job comes, and nothing may stand between the record before it and the note."""
+        if not job.is_foreground:
+            self._fence()
+
+    def _fence(self) -> None:
+        if not self.state.is_fenced:
+            self._append(codec.FENCE_RECORD)
+            self.state.is_fenced = True
+
+    def fence(self) -> None:
+        """Have the log fenced (codec.FENCE_RECORD), for who writes notes into it by another way."""
+        with self.lock:
+            self._fence()
 
     def rebuild(self) -> None:
         loading.reload(self)

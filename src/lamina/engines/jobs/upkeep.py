@@ -14,6 +14,7 @@ from lamina.engines.jobs import checkpoint
 from lamina.engines.jobs.cleaner import Cleaner, CleanReport
 from lamina.engines.jobs.engine import JobEngine
 from lamina.errors import LaminaError
+from lamina.log.history import History
 from lamina.log.measured import Work
 from lamina.log.sync import Level
 from lamina.log.teardown import shown
@@ -30,20 +31,21 @@ logger = logging.getLogger("lamina.jobs")
 class Upkeep:
     """Looks after one engine until it is stopped."""
 
-    def __init__(self, engine: JobEngine, *, clean_ms: int = 300_000) -> None:
+    def __init__(self, engine: JobEngine, *, clean_ms: int = 300_000, history: History | None = None) -> None:
+        """``history``: cleaning leaves the recent past alone, as long as there is room on the disk."""
         self._engine = engine
         self._clean_s = clean_ms / 1000
         self._stop = threading.Event()
         self._at_work = threading.RLock()  # whoever writes a checkpoint or cleans
         self._thread: threading.Thread | None = None
         self._covered = -engine.replayed  # a start that is killed early, again and again, must not replay more and more
-        self.cleaner = Cleaner(engine, self.checkpoint)
+        self.cleaner = Cleaner(engine, self.checkpoint, history)
         self.cleaned = Work()
 
     def clean(self, *, everything: bool = False) -> CleanReport:
         """One cycle of cleaning. Raises: Corruption, DiskFull, DiskError, LogFailed."""
         with self._at_work:
-            report = self.cleaner.cycle(self._stop.is_set, everything=everything)
+            report = self.cleaner.cycle(self._stop.is_set, everything=everything, needs_room=self._is_out_of_room())
             self.cleaned.note(report.freed_bytes)
             return report
 

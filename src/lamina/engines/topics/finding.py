@@ -194,7 +194,7 @@ class Finder:
             try:
                 index = self._index_of(segment)
                 if later is not None and later.attested is not None and follows(segment.name, later.name):
-                    check_reaches(segment, index.last_data, later.attested)
+                    check_reaches(segment, index.last_data, later.attested, self._reader.max_payload)
                 for piece in reversed(index.ranges()[:points]):
                     yield segment, *piece
                 segment.attested = attested_at_head(segment, self._reader.max_payload)
@@ -265,7 +265,8 @@ class Finder:
             following = self._reader.open(name, is_newest=number + 2 == len(names))
             if following is not None:
                 try:
-                    check_whole(segment.name, segment.end, index.last_data, following, self._reader.max_payload)
+                    segment.attested = attested_at_head(segment, self._reader.max_payload)
+                    check_whole(segment, index.last_data, following, self._reader.max_payload)
                 finally:
                     following.file.close()
 

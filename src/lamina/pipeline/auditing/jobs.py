@@ -25,7 +25,7 @@ _ENDS: Final = (codec.DELETE, codec.EXPIRE)
 _RESULTS: Final = (codec.COMPLETE, codec.FAIL)
 _NOTE: Final = 32
 """What kinds of notes are told from kinds of records by."""
-_ABOUT_NO_JOB: Final = tuple(_NOTE + kind for kind in (codec.PAUSE, codec.RESUME, codec.TRAITS))
+_ABOUT_NO_JOB: Final = tuple(_NOTE + kind for kind in (codec.FENCE, codec.PAUSE, codec.RESUME, codec.TRAITS))
 _RETRY, _TOUCH, _RELEASE, _REDRIVE = (_NOTE + kind for kind in (codec.RETRY, codec.TOUCH, codec.RELEASE, codec.REDRIVE))
 
 

@@ -151,7 +151,7 @@ class _From:
                 self.moment_ns = None  # as it is
         elif generation is not None:
             raise BadOption(f"{source} is no backup: it has no generations", hint="leave it out", option="generation")
-        self._is_marked = mark.check(self.disk, source)
+        self._is_marked = mark.check(self.disk, source) > 0
 
     def _choose(self, backup: Backup, name: str | None) -> Generation:
         if name is not None and self.moment_ns is not None:

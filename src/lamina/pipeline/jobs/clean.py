@@ -10,6 +10,7 @@ own cleaning leaves (engines/jobs/cleaner.py) when it visits everything at the s
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.upkeep import Upkeep
 from lamina.engines.jobs.volatile import VolatileLog
 from lamina.errors import BadOption
-from lamina.log import consumers, rewrite
+from lamina.log import consumers, mark, rewrite
 from lamina.log.files import Files, join
 from lamina.log.naming import NUMBERED, FileName
 from lamina.log.reader import Reader
@@ -113,7 +114,7 @@ def clean(
             staging(files, folder, _JOB) as place,
         ):
             found = work.run(where, names, jobs.state, place)
-            work.commit(found)
+            work.commit(found, jobs, data)
         return work.report(found, held, jobs.clock.now_ns(), where.name, start, is_dry_run=False)
 
 
@@ -183,8 +184,14 @@ class _Cleaning:
             cleaning.unpack.cache_clear()
         return [one for one in found if one is not None]
 
-    def commit(self, found: list[Cleaned]) -> None:
+    def commit(self, found: list[Cleaned], jobs: JobEngine, data: str) -> None:
         """Each file is a commit by itself; the order is what matters."""
+        if any(one.report.renewed for one in found):  # there are notes now that a lamina of before does not know
+            if not os.path.samefile(data, self._folder):
+                mark.make(self._files, os.path.abspath(data))
+            jobs.fence()
+            assert isinstance(jobs.log, Log)
+            jobs.log.wait(jobs.all_written(), Level.SYNCED)
         for one in found:
             rewrite.commit_staged(self._files, self._folder, cleaning.segment(one.name), one.report, one.staged)
 
@@ -194,7 +201,7 @@ class _Cleaning:
         reports = [one.report for one in found]
         return CleanReport(
             visited=len(reports),
-            rewritten=sum(bool(one.dropped) and not one.is_removed for one in reports),
+            rewritten=sum(one.is_new and not one.is_removed for one in reports),
             removed=sum(one.is_removed for one in reports),
             held=len(held),
             dropped=sum(one.dropped for one in reports),

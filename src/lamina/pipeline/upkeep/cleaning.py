@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from lamina.engines.jobs.cleaner import Pinned, alive, is_needed
+from lamina.engines.jobs import codec
+from lamina.engines.jobs.cleaner import Pinned, is_kept
 from lamina.engines.jobs.core import State
 from lamina.errors import from_os
 from lamina.log import rewrite
@@ -22,7 +23,7 @@ from lamina.log.naming import NUMBERED, FileName, parse
 from lamina.log.rewrite import RewriteReport
 from lamina.pipeline.staging import part_name
 
-_LIVES: Final = struct.Struct(">16sq")  # id of a job, time of its beginning
+_LIVES: Final = struct.Struct(">16sqq")  # id of a job, time of its beginning and of the newest record about it
 _SIZE: Final = struct.Struct(">I")
 _NO_PINS: Final = Pinned()  # every segment before this one is cleaned, too
 
@@ -30,6 +31,7 @@ _NO_PINS: Final = Pinned()  # every segment before this one is cleaned, too
 @dataclass(slots=True)
 class _Life:
     added: int
+    changed: int
 
 
 @dataclass(slots=True)
@@ -48,7 +50,7 @@ class Facts:
 
 def pack(state: State) -> bytes:
     """For ``unpack``, in this process or another."""
-    lives = (_LIVES.pack(id, job.added) for id, job in state.jobs.items() if not job.is_foreground)
+    lives = (_LIVES.pack(id, job.added, job.changed) for id, job in state.jobs.items() if not job.is_foreground)
     paused = [name.encode() for name, queue in state.queues.items() if queue.is_paused]
     names = b"".join(_SIZE.pack(len(name)) + name for name in paused)
     return _SIZE.pack(len(paused)) + names + b"".join(lives)
@@ -63,7 +65,7 @@ def unpack(facts: bytes) -> Facts:
         start = at + _SIZE.size
         at = start + _SIZE.unpack_from(facts, at)[0]
         found.queues[facts[start:at].decode()] = _Queue()
-    found.jobs.update((id, _Life(added)) for id, added in _LIVES.iter_unpack(memoryview(facts)[at:]))
+    found.jobs.update((id, _Life(added, changed)) for id, added, changed in _LIVES.iter_unpack(memoryview(facts)[at:]))
     return found
 
 
@@ -96,11 +98,13 @@ def clean(facts: bytes, task: Task) -> Cleaned | None:
     living = unpack(facts)
 
     def keep(time_ns: int, payload: bytes) -> bool:
-        return alive(living, time_ns, payload) is not None or is_needed(living, payload, _NO_PINS)
+        return is_kept(living, time_ns, payload, _NO_PINS)
 
     staged = None if task.staging is None else join(task.staging, part_name(task.number))
     try:
-        report = rewrite.stage_without(RealFiles(), task.folder, segment(task.name), NUMBERED, keep, staged)
+        report = rewrite.stage_without(
+            RealFiles(), task.folder, segment(task.name), NUMBERED, keep, staged, renew=codec.renewed
+        )
     except FileNotFoundError as error:
         if task.staging is None:
             return None

@@ -22,7 +22,7 @@ KIND: Final = Column(
     "kind",
     "string",
     "add, schedule, complete, fail, delete, expire, start-attempt, timeout-attempt, retry, touch, release, redrive,"
-    " pause, resume, or traits (of the job that comes next)",
+    " pause, resume, traits (of the job that comes next), or fence (notes of layout 2 follow)",
 )
 ID: Final = Column("id", "string", "of the job; null for what concerns a queue")
 NAME: Final = Column("name", "string", "of the queue; of add, schedule, pause and resume")
@@ -77,13 +77,13 @@ def _command(payload: bytes) -> tuple[Any, ...]:
     """Values of the columns, in their order. Raises: BadRecord."""
     if len(payload) < 17:
         raise codec.BadRecord("a record without a job id")
+    if codec.is_note(payload):
+        return _note(*codec.decode_note(payload))
     kind = payload[0]
     if kind in (codec.ADD, codec.SCHEDULE):
         id, name, ttr, ttl, priority, attempts, fails, body, time, created = codec.decode_job(payload)
         known = (show_id(id), name, ttr, ttl, priority, attempts, fails, body, micros(time), micros(created))
         return (codec.NAMES[kind], *known, None, None, None)
-    if codec.is_note(payload):
-        return _note(*codec.decode_note(payload))
     if kind in (codec.COMPLETE, codec.FAIL):
         return _changed(kind, payload[1:17], codec.decode_result(payload))
     if not codec.DELETE <= kind <= codec.TIMEOUT:
@@ -104,9 +104,11 @@ def _note(kind: int, id: bytes, number: int, text: bytes) -> tuple[Any, ...]:
             return _unknown(kind)
         has_result = stands_for in (codec.COMPLETE, codec.FAIL)
         return _changed(stands_for, id, text if has_result else None)
-    if not codec.RETRY <= kind <= codec.TRAITS:
+    if not codec.FENCE <= kind <= codec.TRAITS:
         return _unknown(kind)
     word = codec.NOTE_NAMES[kind]
+    if kind == codec.FENCE:
+        return (word, *_NONE, None)
     if kind in (codec.PAUSE, codec.RESUME):
         return (word, None, text.decode("latin-1"), *_NONE[:8], None, None, None)
     if kind == codec.TOUCH:

@@ -149,6 +149,7 @@ def clean(inside: Inside, ref: Ref, work: Running) -> str:
     if ref.kind == names.JOBS:
         done = names.is_open(inside.jobs_upkeep).clean(everything=True)
         held = f", {done.held} stay for who has yet to read them" if done.held else ""
+        held += f", {done.past} stay for the recent past" if done.past else ""
         return (
             f"visited {done.visited} files: took out {done.dropped} records, kept {done.kept}; "
             f"{done.rewritten} written anew, {done.removed} removed{held}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lamina.engines.jobs.cleaner import Pinned, alive, is_needed
+from lamina.engines.jobs.cleaner import Pinned, is_kept
 from lamina.engines.jobs.codec import BadRecord
 from lamina.log.formats import JOBS
 from lamina.log.scan import FileScan
@@ -43,7 +43,7 @@ def measure(inside: Inside, ref: Ref, pace: Pace) -> Measured:
 
 
 def _dead(engine: JobEngine, folder: str, one: Segment, pace: Pace, done: int, total: int) -> int | None:
-    """Bytes of records of jobs that are gone; None: the file is gone, or was rewritten meanwhile."""
+    """Bytes of records that cleaning takes away; None: the file is gone, or was rewritten meanwhile."""
     try:
         file = open_for_reading(files.FILES, folder, one.file)
     except FileNotFoundError:
@@ -58,9 +58,7 @@ def _dead(engine: JobEngine, folder: str, one: Segment, pace: Pace, done: int, t
             for at in range(count):
                 payload = batch.payload(at)
                 try:
-                    if JOBS.is_mark(payload) or alive(state, batch.times[at], payload) is not None:
-                        continue
-                    if is_needed(state, payload, nothing):
+                    if JOBS.is_mark(payload) or is_kept(state, batch.times[at], payload, nothing):
                         continue
                 except (BadRecord, IndexError):
                     continue
