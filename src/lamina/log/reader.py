@@ -115,7 +115,7 @@ class Reader:
                 continue
             try:
                 if later is not None and later.attested is not None and follows(segment.name, later.name):
-                    check_reaches(segment, self.index_of(segment).last_data, later.attested)
+                    self.check_reaches(segment.name, segment.end, self.index_of(segment).last_data, later.attested)
                 segment.attested = attested_at_head(segment, self.max_payload)
                 later = segment
                 for record in self._segment_backwards(segment):
@@ -171,7 +171,7 @@ class Reader:
                 continue
             try:
                 if before is not None:
-                    check_whole(*before, segment, self.max_payload)
+                    self.check_whole(*before, segment)
                 start = HEADER_SIZE
                 if begin is not None and name == begin[0]:
                     start = begin[1]
@@ -295,6 +295,30 @@ class Reader:
         if attest.is_attested(segment.file, scan.stop, segment.end, last_good_ns, segment.format, self.max_payload):
             raise Corruption(name, scan.stop, f"{REASONS[why]}, though it was once synced")
 
+    def check_whole(self, name: FileName, size: int, last_data: int, following: Segment) -> None:
+        """Raises: Corruption if the next file vouches for records that this one has lost from its end."""
+        attested = attested_at_head(following, self.max_payload)
+        if attested is not None and follows(name, following.name):
+            self.check_reaches(name, size, last_data, attested)
+
+    def check_reaches(self, name: FileName, size: int, last_data: int, attested: int) -> None:
+        """Raises: Corruption if the file does not reach what the next one vouches for.
+
+        While it was read it may have been rewritten, to stand in for later ones that are gone: then that is what counts.
+        """
+        if attested > last_data and not self._reaches_now(name, attested):
+            reason = f"the file ends early, records up to {attested} are missing"
+            raise Corruption(name.name, size, reason)
+
+    def _reaches_now(self, name: FileName, attested: int) -> bool:
+        segment = self.open(name, is_newest=False)
+        if segment is None:
+            return True  # removed as a whole
+        try:
+            return self.index_of(segment).last_data >= attested
+        finally:
+            segment.file.close()
+
 
 def records_of(batch: Batch, segment: Segment, start: int = 0) -> Iterator[Record]:
     mark_sizes = segment.format.mark_sizes
@@ -304,20 +328,6 @@ def records_of(batch: Batch, segment: Segment, start: int = 0) -> Iterator[Recor
         if len(payload) in mark_sizes and segment.format.is_mark(payload):
             continue
         yield Record(batch.times[at], payload, name, batch.record_offset(at))
-
-
-def check_reaches(segment: Segment, last_data: int, attested: int) -> None:
-    """Raises: Corruption if the file does not reach what the next one vouches for."""
-    if attested > last_data:
-        reason = f"the file ends early, records up to {attested} are missing"
-        raise Corruption(segment.name.name, segment.end, reason)
-
-
-def check_whole(name: FileName, size: int, last_data: int, following: Segment, max_payload: int) -> None:
-    """Raises: Corruption if the next file vouches for records that this one has lost from its end."""
-    attested = attested_at_head(following, max_payload)
-    if attested is not None and attested > last_data and follows(name, following.name):
-        raise Corruption(name.name, size, f"the file ends early, records up to {attested} are missing")
 
 
 def attested_at_head(segment: Segment, max_payload: int) -> int | None:
