@@ -304,7 +304,7 @@ class Reader:
     def check_reaches(self, name: FileName, size: int, last_data: int, attested: int) -> None:
         """Raises: Corruption if the file does not reach what the next one vouches for.
 
-        While it was read it may have been rewritten, to stand in for later ones that are gone: then that is what counts.
+        While it was read it may have been rewritten, to stand in for later ones that are gone: then that counts.
         """
         if attested > last_data and not self._reaches_now(name, attested):
             reason = f"the file ends early, records up to {attested} are missing"

@@ -136,7 +136,7 @@ def _replay(state: State, reader: Reader, after: int | None, many: int) -> tuple
                         continue
                     count = 1
                     state.apply(payload)
-                    is_compacted = is_compacted or codec.compacted_ns(payload) > 0
+                    is_compacted = is_compacted or codec.trim_note(payload) > codec.LET_GO
             except codec.BadRecord as error:
                 offset = batch.record_offset(number)
                 raise Corruption(segment.name.name, offset, f"no record of a topic: {error}") from error

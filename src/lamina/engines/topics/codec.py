@@ -4,8 +4,8 @@
     [2, ms, sequence, ms, sequence ...]                  these entries were deleted
     [3, ms, sequence, count]                             all up to this id were trimmed, so many of them were alive
     [3, ms, sequence, count, 1]                          the same by retention: who had yet to read them is told
-    [3, ms, sequence, 0, time]                           nothing new: what was dead at that time (nanoseconds since 1970)
-                                                         may have been taken out of older files (compaction.py)
+    [3, ms, sequence, 0, time]                           nothing new: what was dead at that time (ns since 1970) may
+                                                         be gone from older files (compaction.py)
     [4, ms, sequence, added, deleted-ms, deleted-seq]    last id, entries ever added and largest deleted id were set
 
 Numbers are unsigned and as short as they can be, names and values are bytes. Kind 0 is the kernel's (log/formats.py).
@@ -108,16 +108,21 @@ _NUMBER_SIZES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 _BYTES_SIZES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
 
 
-def compacted_ns(payload: bytes) -> int:
-    """The time that ``encode_compacted`` wrote; 0 for any other record. Raises: BadRecord."""
+LET_GO: Final = 1
+
+
+def trim_note(payload: bytes) -> int:
+    """What a trim says beside id and count: LET_GO, or the time that ``encode_compacted`` wrote; 0 for other records.
+
+    Raises: BadRecord.
+    """
     if payload[:2] != b"\x95\x03":
         return 0
     items = Items(payload)
     items.number()
     items.id()
     items.number()
-    time_ns = items.number()
-    return time_ns if time_ns > 1 else 0
+    return items.number()
 
 
 class Items:
