@@ -33,10 +33,8 @@ from lamina.engines.topics.sealed import Facts, SealedFiles, Stopped
 from lamina.engines.topics.state import State
 from lamina.engines.topics.topic import Topic
 from lamina.errors import DiskFull
-from lamina.log import index, rewrite
+from lamina.log import rewrite
 from lamina.log.files import join
-from lamina.log.formats import TOPIC
-from lamina.log.index import Index
 from lamina.log.naming import TIMED, FileName
 from lamina.log.scan import FileScan
 from lamina.log.segment import open_for_reading
@@ -186,11 +184,16 @@ class Compaction:
         return Waste(name, facts, floor, since_ns, known.trimmed_to, gone, is_dead, freed)
 
     def _freed(
-        self, name: FileName, facts: Facts, front: EntryId, deleted: IdRanges, should_stop: Callable[[], bool]
+        self,
+        name: FileName,
+        facts: Facts,
+        front: EntryId,
+        deleted: IdRanges,
+        should_stop: Callable[[], bool],
     ) -> int:
         """Bytes of a file that may be dead: of its entries, and of other records. None before ``front`` is alive."""
         assert facts.last_id is not None
-        until = deleted.last_outside(facts.last_id)
+        until = deleted.last_outside(facts.last_id)  # none past it is
         between = deleted.between(EntryId(front - 1), until)
         if between * 4 < facts.records and front == facts.first_id and until == facts.last_id:
             return 0  # not worth reading it
@@ -355,7 +358,6 @@ class Compaction:
             with topic.lock:
                 finder.end_change(waste.name for waste in run.empty)
         self._files.forget(run.name)
-        self._keep_index(run.name)
         try:
             for waste in run.empty:
                 with topic.removal:
@@ -364,15 +366,6 @@ class Compaction:
         finally:
             with topic.lock:
                 finder.end_change()
-
-    def _keep_index(self, name: FileName) -> None:
-        """It is synced, and need not be read at the next start."""
-        made, reader = Index(), self._log.reader
-        with closing(open_for_reading(reader.files, self._topic.folder, name.name)) as file:
-            scan = index.extend(made, file, TOPIC, None, reader.max_payload)
-            if scan.stop == file.size():
-                made.state = index.State.SEALED
-                index.save(reader.files, self._topic.folder, name.name, made)
 
     def _forget(self, run: _Run) -> None:
         """No file has the entries any more: nor need it be known that they are dead."""

@@ -24,7 +24,7 @@ from lamina.log.reader import Segment
 from lamina.log.scan import FileScan
 from lamina.log.writer import Log
 
-_APART: Final = 512  # entries between two whose ids are remembered
+_MOST_IDS: Final = 4096  # of a file that are remembered
 
 
 class Stopped(Exception):
@@ -51,18 +51,19 @@ class Tally(NamedTuple):
 
     entries: int
     every: list[EntryId]
-    """The id of the first, and of each 512th behind it."""
+    """The id of the first, and of those behind it that are as far apart as the next says."""
+    apart: int
     bytes: int
     """What their records take of the file."""
 
     def at_most_behind(self, id: EntryId) -> int:
         """Entries past ``id``; a few more may be said."""
         marks = bisect_right(self.every, id)
-        return self.entries - ((marks - 1) * _APART + 1 if marks else 0)
+        return self.entries - ((marks - 1) * self.apart + 1 if marks else 0)
 
     def at_least_behind(self, id: EntryId) -> int:
         """Entries past ``id``; a few less may be said."""
-        return max(self.entries - bisect_right(self.every, id) * _APART, 0)
+        return max(self.entries - bisect_right(self.every, id) * self.apart, 0)
 
 
 class SealedFiles:
@@ -140,7 +141,7 @@ class SealedFiles:
         known = self._tallies.get(name)
         if known is not None:
             return known
-        entries, size, every = 0, 0, []
+        entries, size, apart, every = 0, 0, 1, list[EntryId]()
         segment = self._open(name)
         with closing(segment.file):
             scan = FileScan(segment.file, end=segment.end)
@@ -150,12 +151,16 @@ class SealedFiles:
                 for number in range(len(batch.times)):
                     id = entry_id(batch.payload(number))
                     if id is not None:
-                        if entries % _APART == 0:
-                            every.append(id)
+                        if entries % apart == 0:
+                            if len(every) == _MOST_IDS:
+                                apart *= 2
+                                del every[1::2]
+                            if entries % apart == 0:
+                                every.append(id)
                         entries += 1
                         size += record_size(batch.lengths[number])
             self._reader.check_stop(segment, scan)
-        self._tallies[name] = Tally(entries, every, size)
+        self._tallies[name] = Tally(entries, every, apart, size)
         return self._tallies[name]
 
     def count(self, after: EntryId, last: EntryId, gone: IdRanges, should_stop: Callable[[], bool]) -> int:

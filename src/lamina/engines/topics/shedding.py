@@ -116,15 +116,15 @@ class Shedder:
                 self._seal(retention)
                 state = topic.state
                 holding = consumers.tidy(_log_of(topic).reader.files, topic.folder, topic.clock.now_ns())
-                past = self._past(retention, is_over, holding, is_out_of_room=is_out_of_room)
+                wastes = self.wastes(is_over, holding=holding)
+                past = self._past(retention, is_over, holding, wastes, is_out_of_room=is_out_of_room)
                 verdicts = self.verdicts(retention, is_over, holding=holding, past=past)
                 going = [verdict for verdict in verdicts if verdict.goes]
                 done = self._let_go(going, state, retention, is_over) if going else Shed()
             except Stopped:
                 return Shed()
             with suppress(Stopped):
-                wastes = self.wastes(is_over, holding=holding, past=past)
-                compacted = self.compaction.compact(wastes, is_over)
+                compacted = self.compaction.compact([one for one in wastes if one.name.name not in past], is_over)
                 done = done.plus(Shed(compacted.removed, compacted.bytes, 0, compacted.rewritten))
             return done
 
@@ -188,27 +188,26 @@ class Shedder:
                 return
             size, length, floor = size - facts.bytes, length - alive, max(floor, facts.last_id or FIRST)
 
-    def wastes(
-        self, should_stop: Callable[[], bool] = _never, *, holding: Sequence[Consumer] = (), past: Container[str] = ()
-    ) -> list[Waste]:
+    def wastes(self, should_stop: Callable[[], bool] = _never, *, holding: Sequence[Consumer] = ()) -> list[Waste]:
         """Files to be written anew, but for those that somebody has yet to read. Raises: as ``verdicts``."""
         found = self.compaction.wastes(should_stop, keeps_past=self._history is not None)
         return [
             waste
             for waste in found
-            if waste.name.name not in past
-            and not any(waste.facts.newest_ns > one.position_in(waste.name.stream) for one in holding)
+            if not any(waste.facts.newest_ns > one.position_in(waste.name.stream) for one in holding)
         ]
 
     def past(self, retention: Retention) -> set[str]:
         """Names of files that stay for the recent past. Raises: as ``verdicts``."""
-        return self._past(retention, _never, self.consumers(), is_out_of_room=False)
+        holding = self.consumers()
+        return self._past(retention, _never, holding, self.wastes(holding=holding), is_out_of_room=False)
 
     def _past(
         self,
         retention: Retention,
         should_stop: Callable[[], bool],
         holding: Sequence[Consumer],
+        wastes: Sequence[Waste],
         *,
         is_out_of_room: bool,
     ) -> set[str]:
@@ -227,9 +226,7 @@ class Shedder:
         self._died = {verdict.name: self._died.get(verdict.name, now) for verdict in dead}
         oldest = [Dead(verdict.name.name, self._died[verdict.name], verdict.facts.bytes) for verdict in dead]
         others = [
-            Dead(waste.name.name, waste.since_ns, waste.bytes)
-            for waste in self.wastes(should_stop, holding=holding)
-            if waste.name not in self._died
+            Dead(waste.name.name, waste.since_ns, waste.bytes) for waste in wastes if waste.name not in self._died
         ]
         return history.held(topic.folder, [*oldest, *others], topic.clock.now_ns())
 
