@@ -19,6 +19,7 @@ from lamina.engines.topics.shedding import Shed, Shedder
 from lamina.engines.topics.state import State
 from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.walk import Walk
+from lamina.engines.topics.why import WhyReport, why
 from lamina.errors import DiskFull
 from lamina.log import OS, LogOptions, consumers
 from lamina.log.files import join
@@ -259,6 +260,27 @@ def test_the_past_gives_way_to_limits_to_its_room_and_to_a_full_disk(lab: Lab) -
     assert not history.bytes
 
 
+def test_why_tells_what_is_dead_and_what_stays_for_the_recent_past(lab: Lab) -> None:
+    parts = lab.fill(4, 50)
+    delete_all_but(lab, parts[2:3], parts[2][3])
+    delete_all_but(lab, parts[:1])
+
+    def told() -> WhyReport:
+        return why(lab.topic, Retention(), lab.clock.now_ns(), shedder=lab.shedder)
+
+    told()
+    assert (told().goes_files, told().dead_files, told().past_files) == (1, 1, 0)
+    keeping(lab, History(HOUR))
+    assert (told().goes_files, told().dead_files, told().past_files) == (0, 0, 2)
+    assert told().past_bytes > told().bytes // 3 and "recent past" in told().answer
+    lab.shedder = Shedder(lab.topic)
+    assert lab.shed("keep").files == 1
+    assert "written anew" in told().answer and told().dead_files == 1
+    before = told().bytes - told().dead_bytes
+    assert lab.shed("keep").rewritten == 1
+    assert abs(told().bytes - before) < 300 and told().dead_files == 0
+
+
 # -- beside others ---------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +299,7 @@ def test_who_reads_page_by_page_goes_on_where_it_was(lab: Lab) -> None:
     assert [id for id, _, _ in lab.topic.fetch(kept)[0]] == kept
 
 
-@pytest.mark.parametrize("when", ["begun", "ended"])
+@pytest.mark.parametrize("when", ["begin_change", "end_change"])
 def test_whoever_reads_while_a_file_is_put_in_place_finds_all(
     lab: Lab, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,20 +308,39 @@ def test_whoever_reads_while_a_file_is_put_in_place_finds_all(
     delete_all_but(lab, parts, *kept)
     everything, looks = lab.ids(), 0
     finder = lab.topic._contents.finder
-    real = finder.end_change if when == "ended" else finder.begin_change
+    real = getattr(finder, when)
 
     def look(*args: Any) -> None:
         nonlocal looks
         real(*args)
         looks += 1
         assert lab.ids() == everything
-        page = lab.topic.read(kept[2], count=3)[0]
-        again = lab.topic.read(EntryId(page[-1][0] + 1), count=30)[0]
-        assert [id for id, _ in [*page, *again]] == everything[2:]
+        assert [id for id, _ in lab.topic.read(kept[2], count=3)[0]] == everything[2:5]
 
-    monkeypatch.setattr(finder, real.__name__, look)
-    assert compact(lab).files == 3
-    assert looks and lab.ids() == everything
+    monkeypatch.setattr(finder, when, look)
+    for _ in range(3):
+        lab.shed("keep")
+        rest = lab.topic.read(EntryId(everything[4] + 1), count=30)[0]
+        assert [id for id, _ in rest] == everything[5:], "it goes on where it was when the file was put in place"
+    assert looks and len(lab.names()) == 3 and lab.ids() == everything
+
+
+def test_a_place_that_was_left_while_a_file_is_put_in_place_is_not_believed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = lab.fill(2, 60)
+    kept = parts[0][::10]
+    delete_all_but(lab, parts[:1], *kept)
+    finder = lab.topic._contents.finder
+    begin = finder.begin_change
+
+    def begin_and_read() -> None:
+        begin()
+        assert [id for id, _ in lab.topic.read(kept[0], count=3)[0]] == kept[:3]
+
+    monkeypatch.setattr(finder, "begin_change", begin_and_read)
+    assert lab.shed("keep").rewritten == 1
+    assert [id for id, _ in lab.topic.read(EntryId(kept[2] + 1), count=3)[0]] == kept[3:]
 
 
 def test_a_cursor_with_a_file_open_goes_on_when_those_behind_it_go(lab: Lab) -> None:

@@ -197,10 +197,9 @@ class Shedder:
             if not any(waste.facts.newest_ns > one.position_in(waste.name.stream) for one in holding)
         ]
 
-    def past(self, retention: Retention) -> set[str]:
+    def past(self, retention: Retention, holding: Sequence[Consumer], wastes: Sequence[Waste]) -> set[str]:
         """Names of files that stay for the recent past. Raises: as ``verdicts``."""
-        holding = self.consumers()
-        return self._past(retention, _never, holding, self.wastes(holding=holding), is_out_of_room=False)
+        return self._past(retention, _never, holding, wastes, is_out_of_room=False)
 
     def _past(
         self,
