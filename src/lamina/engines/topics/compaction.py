@@ -137,10 +137,12 @@ class Compaction:
             known, since_ns = checkpoint.copy_of(state), self.newest_ns()
         fronts, self._fronts = self._fronts, {}
         found: dict[FileName, Waste] = {}
-        floor = FIRST
-        for name in sealed if known.deleted or known.trimmed_to else ():
+        floor, newest_dead = FIRST, max(known.deleted.last() or FIRST, known.trimmed_to)
+        for name in sealed if newest_dead else ():
             if should_stop():
                 raise Stopped
+            if floor > newest_dead:
+                break  # all behind it is alive
             facts = self._files.facts(name)
             former = self._wastes.get(name) if keeps_past else None
             waste = former or self._waste(name, facts, floor, known, since_ns, fronts, should_stop)
