@@ -23,11 +23,12 @@ from lamina.cli.pipeline_asof import asof as command
 from lamina.clock import ManualClock
 from lamina.engines.queues.message import NO_TTL
 from lamina.engines.topics import compaction, ids
-from lamina.errors import BadOption, Corruption, DiskFull, LogLocked, TooOld
+from lamina.errors import BadOption, Corruption, DiskFull, LogLocked, StorageError, TooOld
 from lamina.log import Reader
 from lamina.log.files.real import RealFile, RealFiles
 from lamina.log.folders import folder_name
 from lamina.pipeline import places, reach, snapshot
+from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.jobs.asof import AsOfReport, as_of
 from lamina.pipeline.jobs.audit import audit
 from lamina.pipeline.restoring import asking, target
@@ -210,6 +211,8 @@ def test_entries_that_a_topic_is_without_since_are_told_and_nothing_else_of_it_i
     alive = [published[5], *published[200:]]
     engine.settle(engine.delete([id for id in published if id not in alive])[1])
     history.clock.advance(1)
+    (place,) = [place for place in places.find(RealFiles(), str(history.path)) if place.kind == places.TOPIC]
+    formerly = snapshot.pin(RealFiles(), place.folder, [place]).files
     upkeep = history.data.topics.upkeep
     assert sum(upkeep.shed(b"orders").rewritten for _ in range(3))
     history.clock.advance(1)
@@ -222,7 +225,8 @@ def test_entries_that_a_topic_is_without_since_are_told_and_nothing_else_of_it_i
     assert opened(history.path.with_name("now"), later) == now
     with pytest.raises(TooOld, match="orders"):
         restored(history.path, START + 3 * 10**9)
-    (place,) = [place for place in places.find(RealFiles(), str(history.path)) if place.kind == places.TOPIC]
+    with pytest.raises(StorageError, match="written anew"):
+        Frozen(RealFiles(), place, formerly)
     pinned = snapshot.pin(RealFiles(), place.folder, [place]).files
     reach.check_compacted(RealFiles(), place, pinned, later)
     with pytest.raises(TooOld, match="orders"):

@@ -123,7 +123,7 @@ class Frozen:
         if self.place.kind == places.TOPIC:
             for file in pinned:
                 held = opened.get(file.name)
-                if held is not None and held.identity != file.identity and file.last_ns is None:
+                if held is not None and held.identity != file.identity:
                     raise StorageError(
                         f"{file.name} of {self.place.path} was written anew since the read was made",
                         hint="read again: it is without what was dead by then",
