@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -341,6 +342,54 @@ def test_a_place_that_was_left_while_a_file_is_put_in_place_is_not_believed(
     monkeypatch.setattr(finder, "begin_change", begin_and_read)
     assert lab.shed("keep").rewritten == 1
     assert [id for id, _ in lab.topic.read(EntryId(kept[2] + 1), count=3)[0]] == kept[3:]
+
+
+def test_commands_go_on_while_files_are_written_anew(lab: Lab) -> None:
+    parts = lab.fill(3, 60)
+    survivors = [id for part in parts for id in part[::20]]
+    problems: list[BaseException] = []
+    is_over = threading.Event()
+
+    def others(read: Callable[[], None]) -> None:
+        try:
+            while not is_over.is_set():
+                read()
+        except BaseException as error:
+            problems.append(error)
+
+    def all_of_them() -> None:
+        stay = list(survivors)
+        found = [id for id, _ in lab.topic.read(ids.FIRST)[0]]
+        assert found == sorted(set(found)) and set(stay) <= set(found)
+        back = lab.topic.read(ids.FIRST, stay[-1], newest_first=True)[0]
+        assert [id for id, _ in back if id in stay] == stay[::-1]
+
+    def by_id_and_by_page() -> None:
+        stay = list(survivors)
+        assert [id for id, _, _ in lab.topic.fetch(stay)[0]] == stay
+        found: list[EntryId] = []
+        while page := lab.topic.read(EntryId((found or [0])[-1] + 1), stay[-1], count=3)[0]:
+            found += [id for id, _ in page]
+        assert [id for id in found if id in stay] == stay
+
+    threads = [threading.Thread(target=others, args=(read,)) for read in (all_of_them, by_id_and_by_page)]
+    for thread in threads:
+        thread.start()
+    rewritten = 0
+    for part in range(12):
+        known = parts[part] if part < 3 else lab.add(40)
+        survivors_of_it = known[::20]
+        if part >= 3:
+            lab.rotate()
+            survivors.extend(survivors_of_it)
+        lab.topic.delete([id for id in known if id not in survivors_of_it])
+        rewritten += lab.shed("keep").rewritten
+    rewritten += compact(lab).rewritten
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert not problems, problems
+    assert rewritten >= 10 and set(survivors) <= set(lab.ids())
 
 
 def test_a_cursor_with_a_file_open_goes_on_when_those_behind_it_go(lab: Lab) -> None:
