@@ -17,6 +17,8 @@ CUTS_OF = {
 }
 """Where a policy shows nothing of a mistake, there is no need to wait for it."""
 BYTES = ("tests/crash/test_every_byte.py",)
+COMPACTION = ("tests/unit/test_topics_compaction.py", "tests/property/test_topic_compaction.py")
+COMPACTION_CUTS = ("tests/crash/test_compaction_power_loss.py",)
 
 
 @dataclass(frozen=True)
@@ -268,6 +270,49 @@ MUTANTS = [
         "            teardown.add(refusal.with_traceback(None))",
         "            pass",
         UNIT,
+    ),
+    Mutant(
+        "a deletion goes while an older file of the topic has the entry",
+        "../engines/topics/compaction.py",
+        "                        if waste.trimmed_to < id <= waste.floor:",
+        "                        if False:",
+        COMPACTION,
+    ),
+    Mutant(
+        "a file does not say that it stands in for others",
+        "../engines/topics/compaction.py",
+        "        reach = max([run.facts.reach_ns, *(waste.facts.reach_ns for waste in run.empty)])",
+        "        reach = run.facts.reach_ns",
+        COMPACTION,
+    ),
+    Mutant(
+        "records are taken out before what stands in for them is synced",
+        "../engines/topics/compaction.py",
+        "        topic.sync(position)\n        with suppress(DiskFull):  # a start without it takes longer\n"
+        "            topic.checkpoint()\n",
+        "",
+        COMPACTION_CUTS,
+    ),
+    Mutant(
+        "a place in a file is remembered while it is written anew",
+        "../engines/topics/finding.py",
+        "        self._is_changing = True",
+        "        pass",
+        COMPACTION,
+    ),
+    Mutant(
+        "what a former checkpoint counted is believed of a topic that was written anew",
+        "../engines/topics/checkpoint.py",
+        "    if not position or is_compacted or",
+        "    if not position or",
+        COMPACTION,
+    ),
+    Mutant(
+        "what is dead but pending is forgotten",
+        "../engines/topics/compaction.py",
+        "                and all(next(each.keys(EntryId(after + 1)), LAST) > last for each in pending)\n",
+        "",
+        COMPACTION,
     ),
     Mutant("two writers at once", "lock.py", "    if isinstance(lock, str):", "    if False:", UNIT),
 ]

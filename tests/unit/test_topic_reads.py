@@ -297,7 +297,7 @@ def test_a_file_that_has_lost_its_end_is_told(has_index: bool) -> None:
     if not has_index:
         for name in [name for name in lab.files.names if name.endswith(".index")]:
             lab.files.remove(name)
-    lab.topic._contents._finder._reader._indexes.clear()
+    lab.topic._contents.finder._reader._indexes.clear()
     with pytest.raises(Corruption, match="ends early"):
         lab.groups.history(G, A, ids.FIRST)
     with pytest.raises(Corruption, match="ends early"):

@@ -430,9 +430,9 @@ def test_a_reader_that_has_a_file_open_finishes_it() -> None:
 def test_entries_are_found_also_when_a_file_vanishes_under_the_search() -> None:
     lab = Lab()
     parts = lab.fill(6)
-    names = lab.topic._contents._finder._reader.segments()
+    names = lab.topic._contents.finder._reader.segments()
     lab.shed("length:4")
-    place = lab.topic._contents._finder._locate(names, parts[5][1])
+    place = lab.topic._contents.finder._locate(names, parts[5][1])
     assert place is not None and names[place.file].number <= names[5].number
     assert place.file == 5
 

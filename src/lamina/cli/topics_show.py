@@ -117,6 +117,13 @@ def print_why(name: str, report: WhyReport) -> None:
     for limit in report.limits:
         would = f"{limit.files} files, {show_bytes(limit.bytes)}"
         out.print(f"  {limit.limit} alone would let go {would}", markup=False)
+    if report.dead_files:
+        text = f"  {report.dead_files} files are written anew without what is dead in them, about"
+        out.print(f"{text} {show_bytes(report.dead_bytes)}", markup=False)
+    if report.past_files:
+        out.print(
+            f"  {report.past_files} files stay for the recent past, about {show_bytes(report.past_bytes)}", markup=False
+        )
     for holder in report.holders:
         unread = "an unknown number of" if holder.unread is None else f"{holder.unread:,}"
         holds = "holds" if holder.holds else "needs, but does not hold,"

@@ -15,7 +15,7 @@ from lamina.log.formats import Format
 from lamina.log.frame import Stop
 from lamina.log.index import Index, newest_data
 from lamina.log.naming import FileName
-from lamina.log.reader import Reader, Record, Segment, attested_at_head, check_whole
+from lamina.log.reader import Reader, Record, Segment, attested_at_head
 from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
 
 SAFETY_POLL_S: Final = 0.5  # a reader beside another process's writer looks this often even if no change was told
@@ -249,8 +249,7 @@ class Cursor:
             if place == 0:
                 self._check_nothing_removed(following)
             elif names[place - 1] == segment.name and (self._last_data or self._began_at_head):
-                segment.attested = attested_at_head(segment, self._reader.max_payload)
-                check_whole(segment, self._last_data, following, self._reader.max_payload)
+                self._reader.check_whole(segment.name, self._at, self._last_data, following)
         except BaseException:
             following.file.close()
             raise

@@ -115,7 +115,7 @@ class Reader:
                 continue
             try:
                 if later is not None and later.attested is not None and follows(segment.name, later.name):
-                    check_reaches(segment, self.index_of(segment).last_data, later.attested, self.max_payload)
+                    self.check_reaches(segment.name, segment.end, self.index_of(segment).last_data, later.attested)
                 segment.attested = attested_at_head(segment, self.max_payload)
                 later = segment
                 for record in self._segment_backwards(segment):
@@ -156,7 +156,7 @@ class Reader:
         Raises: Corruption.
         """
         names = self.segments() if names is None else names
-        before: tuple[Segment, int] | None = None  # the file before, and its last time
+        before: tuple[FileName, int, int] | None = None  # name, size and last time of the file before
         last_data = 0
         first = 0
         if begin is not None:
@@ -171,8 +171,7 @@ class Reader:
                 continue
             try:
                 if before is not None:
-                    check_whole(*before, segment, self.max_payload)
-                segment.attested = attested_at_head(segment, self.max_payload)
+                    self.check_whole(*before, segment)
                 start = HEADER_SIZE
                 if begin is not None and name == begin[0]:
                     start = begin[1]
@@ -184,7 +183,7 @@ class Reader:
                     last_data = newest_data(batch, segment.format) or last_data
                 self.check_stop(segment, scan, last_data)
                 # Of a file that was begun at its very end nothing is known.
-                before = (segment, last_data) if last_data or start == HEADER_SIZE else None
+                before = (name, segment.end, last_data) if last_data or start == HEADER_SIZE else None
             finally:
                 segment.file.close()
 
@@ -296,6 +295,32 @@ class Reader:
         if attest.is_attested(segment.file, scan.stop, segment.end, last_good_ns, segment.format, self.max_payload):
             raise Corruption(name, scan.stop, f"{REASONS[why]}, though it was once synced")
 
+    def check_whole(self, name: FileName, size: int, last_data: int, following: Segment) -> None:
+        """Raises: Corruption if the next file vouches for records that this one has lost from its end."""
+        attested = attested_at_head(following, self.max_payload)
+        if attested is not None and follows(name, following.name):
+            self.check_reaches(name, size, last_data, attested)
+
+    def check_reaches(self, name: FileName, size: int, last_data: int, attested: int) -> None:
+        """Raises: Corruption if the file does not reach what the next one vouches for.
+
+        While it was read it may have been rewritten, to stand in for later ones that are gone: then that counts.
+        """
+        if attested > last_data and not self._reaches_now(name, attested):
+            reason = f"the file ends early, records up to {attested} are missing"
+            raise Corruption(name.name, size, reason)
+
+    def _reaches_now(self, name: FileName, attested: int) -> bool:
+        segment = self.open(name, is_newest=False)
+        if segment is None:
+            return True  # removed as a whole
+        try:
+            # What it vouches for itself was before it, in files that may be gone: it may hold nothing else.
+            before = attested_at_head(segment, self.max_payload) or 0
+            return max(self.index_of(segment).last_data, before) >= attested
+        finally:
+            segment.file.close()
+
 
 def records_of(batch: Batch, segment: Segment, start: int = 0) -> Iterator[Record]:
     mark_sizes = segment.format.mark_sizes
@@ -305,32 +330,6 @@ def records_of(batch: Batch, segment: Segment, start: int = 0) -> Iterator[Recor
         if len(payload) in mark_sizes and segment.format.is_mark(payload):
             continue
         yield Record(batch.times[at], payload, name, batch.record_offset(at))
-
-
-def check_reaches(segment: Segment, last_data: int, attested: int, max_payload: int) -> None:
-    """Raises: Corruption if the file, which is open, does not reach what the next one vouches for.
-
-    What the file itself vouches for at its head was before it, in files that may be gone: it may hold nothing else.
-    """
-    if attested > last_data:
-        segment.attested = attested_at_head(segment, max_payload)
-        _check_attested(segment, last_data, attested)
-
-
-def check_whole(segment: Segment, last_data: int, following: Segment, max_payload: int) -> None:
-    """Raises: Corruption if the next file vouches for records that this one has lost from its end.
-
-    Of ``segment`` is known what it vouches for.
-    """
-    attested = attested_at_head(following, max_payload)
-    if attested is not None and follows(segment.name, following.name):
-        _check_attested(segment, last_data, attested)
-
-
-def _check_attested(segment: Segment, last_data: int, attested: int) -> None:
-    if attested > max(last_data, segment.attested or 0):
-        reason = f"the file ends early, records up to {attested} are missing"
-        raise Corruption(segment.name.name, segment.end, reason)
 
 
 def attested_at_head(segment: Segment, max_payload: int) -> int | None:

@@ -168,16 +168,22 @@ def stage_without(
     staged: str | None,
     max_payload: int = MAX_PAYLOAD,
     renew: Callable[[bytes], bytes] = as_it_is,
+    *,
+    reach_ns: int | None = None,
+    sync_every: int | None = None,
 ) -> RewriteReport:
     """The first half of ``drop_records``: the new file is written to the path ``staged`` and synced, nothing changes.
 
     ``is_removed`` says that the file is to go; then nothing is written, as when everything is kept. ``staged`` None:
     it is only counted.
+    ``reach_ns``: time of the last record of this file, or of a later one when all between the two may go. The file
+    stays, whatever is left in it, and shows that the log reached so far; watermarks that mattered only while it grew
+    are dropped, too. ``sync_every``: as in ``replace``.
     Raises: Corruption, DiskFull, DiskError.
     """
-    with _without(files, folder, name, family, keep, renew, max_payload) as (report, chunks):
+    with _without(files, folder, name, family, keep, renew, max_payload, reach_ns) as (report, chunks):
         if report.is_new and not report.is_removed:
-            counted = sum(map(len, chunks)) if staged is None else write_new(files, staged, chunks)
+            counted = sum(map(len, chunks)) if staged is None else write_new(files, staged, chunks, sync_every)
             report.bytes_after = counted
     return report
 
@@ -202,6 +208,7 @@ def _without(
     keep: Callable[[int, bytes], bool],
     renew: Callable[[bytes], bytes],
     max_payload: int,
+    reach_ns: int | None = None,
 ) -> Iterator[tuple[RewriteReport, Iterator[bytes]]]:
     """What is to become of a file, and the bytes that it will have."""
     report = RewriteReport()
@@ -209,10 +216,10 @@ def _without(
     try:
         report.bytes_before = report.bytes_after = file_size(file)
         format = check_header(file, name.name)
-        decisions = _decide(file, name, format, keep, renew, max_payload, report)
-        if report.dropped and report.kept == 0 and _may_vanish(files, folder, name, family):
+        decisions = _decide(file, name, format, keep, renew, max_payload, report, reach_ns)
+        if reach_ns is None and report.dropped and report.kept == 0 and _may_vanish(files, folder, name, family):
             report.is_removed, report.bytes_after = True, 0
-        yield report, _kept_bytes(file, format, decisions, renew, max_payload)
+        yield report, _kept_bytes(file, format, decisions, renew, max_payload, reach_ns)
     finally:
         file.close()
 
@@ -228,53 +235,71 @@ def _decide(
     renew: Callable[[bytes], bytes],
     max_payload: int,
     report: RewriteReport,
+    reach_ns: int | None,
 ) -> bytearray:
     """One byte a record: what becomes of it."""
     decisions = bytearray()
-    newest = -1
+    newest, newest_ns = -1, 0
     scan = FileScan(file, max_payload=max_payload)
     for batch in scan:
         for at, time_ns in enumerate(batch.times):
             payload = batch.payload(at)
             is_mark = format.is_mark(payload)
-            stays = _mark_stays(format, time_ns, payload, decisions) if is_mark else keep(time_ns, payload)
+            if is_mark:
+                stays = _mark_stays(format, time_ns, payload, decisions, reach_ns)
+            else:
+                stays = keep(time_ns, payload)
             if format.reaches(time_ns, payload):
-                newest = len(decisions)
+                newest, newest_ns = len(decisions), time_ns
             is_renewed = stays and not is_mark and renew is not as_it_is and renew(payload) != payload
             decisions.append(_IS_RENEWED if is_renewed else _STAYS if stays else _GOES)
             report.renewed += is_renewed
             report.kept += stays and not is_mark
-            report.dropped += not (stays or is_mark)
+            report.dropped += not stays and (reach_ns is not None or not is_mark)
     if scan.why is not Stop.END:
         raise Corruption(name.name, scan.stop, REASONS[scan.why])
-    if newest >= 0 and decisions[newest] == _GOES:
+    if reach_ns is not None and reach_ns > newest_ns:
+        report.dropped += 1  # the file is to be another one, even if all of it stays
+    elif newest >= 0 and decisions[newest] == _GOES:
         # Something must show how far the file reached, so that it is seen to be whole (Format.reaches).
         decisions[newest] = _STANDS_IN
     return decisions
 
 
-def _mark_stays(format: Format, time_ns: int, payload: bytes, before: Sequence[int]) -> bool:
+def _mark_stays(format: Format, time_ns: int, payload: bytes, before: Sequence[int], reach_ns: int | None) -> bool:
     """Of a sealed file, what vouches for the file before it, stands in for a record, or tells of a loss.
 
-    All other watermarks are for telling a torn tail from damage, and a sealed file has no tail.
+    All other watermarks are for telling a torn tail from damage, and a sealed file has no tail. With ``reach_ns``
+    another one shows how far the log reached.
     """
-    return not before or format.read_watermark(payload) in (None, time_ns)
+    vouches_for = format.read_watermark(payload)
+    return not before or vouches_for is None or (reach_ns is None and vouches_for == time_ns)
 
 
 def _kept_bytes(
-    file: File, format: Format, decisions: bytearray, renew: Callable[[bytes], bytes], max_payload: int
+    file: File,
+    format: Format,
+    decisions: bytearray,
+    renew: Callable[[bytes], bytes],
+    max_payload: int,
+    reach_ns: int | None,
 ) -> Iterator[bytes]:
     yield format.header
-    number = 0
+    number = newest_ns = 0
     for batch in FileScan(file, max_payload=max_payload):
         for at, time_ns in enumerate(batch.times):
             if decisions[number] == _STAYS:
                 yield _record_bytes(batch, at)
+                newest_ns = time_ns
             elif decisions[number] == _IS_RENEWED:
                 yield kernel.encode_many(time_ns, (renew(batch.payload(at)),))
+                newest_ns = time_ns
             elif decisions[number] == _STANDS_IN:
                 yield kernel.encode_many(time_ns, (format.watermark(time_ns),))
+                newest_ns = time_ns
             number += 1
+    if reach_ns is not None and reach_ns > newest_ns:
+        yield kernel.encode_many(reach_ns, (format.watermark(reach_ns),))
 
 
 def _record_bytes(batch: Batch, at: int) -> bytes:

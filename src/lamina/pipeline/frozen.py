@@ -120,6 +120,15 @@ class Frozen:
 
     def _check_there(self, pinned: Sequence[PinnedFile], opened: dict[str, File]) -> None:
         """What cleaning has taken of other logs was of nobody's any more; of queues it is in a dump now."""
+        if self.place.kind == places.TOPIC:
+            for file in pinned:
+                held = opened.get(file.name)
+                if held is not None and held.identity != file.identity:
+                    raise StorageError(
+                        f"{file.name} of {self.place.path} was written anew since the read was made",
+                        hint="read again: it is without what was dead by then",
+                        file=file.name,
+                    )
         if self.place.kind != places.QUEUES:
             return
         for file in pinned:

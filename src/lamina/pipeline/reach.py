@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lamina.engines.topics import codec
+from lamina.engines.topics.codec import BadRecord
 from lamina.engines.topics.group_snapshot import Loader
 from lamina.errors import TooOld
+from lamina.log import index as indexes
 from lamina.log.files import Files
 from lamina.log.frame import MAX_PAYLOAD
-from lamina.log.naming import TIMED, parse
+from lamina.log.naming import TIMED, FileName, parse
 from lamina.log.reader import Reader, Segment, attested_at_head
+from lamina.log.scan import HEADER_SIZE
 from lamina.log.segment import open_for_reading
 from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.places import LogPlace
@@ -22,8 +26,55 @@ def check_reach(disk: Files, place: LogPlace, pinned: Sequence[PinnedFile], unti
     oldest = next((file for file in pinned if file.is_ordered and file.first_ns is not None), None)
     if oldest is None or oldest.first_ns is None or oldest.first_ns <= until_ns or pinned[0] is not oldest:
         return
-    if attests_more(disk, oldest):
+    if began_by(oldest, until_ns) or attests_more(disk, oldest):
         raise too_old(place, until_ns, oldest.first_ns)
+
+
+def began_by(oldest: PinnedFile, time_ns: int) -> bool:
+    """The file had records at that time, whatever is left of them: one named by time keeps its name."""
+    name = parse(oldest.name)
+    return name is not None and name.family == TIMED.name and name.number <= time_ns
+
+
+def compacted_ns(disk: Files, place: LogPlace, pinned: Sequence[PinnedFile]) -> int:
+    """What was dead at that time may be gone from files of a topic that stayed; 0: nothing is.
+
+    Raises: Corruption, DiskError; StorageError if the read has to be begun anew.
+    """
+    with Frozen(disk, place, pinned) as held:
+        reader = Reader(held.folder, family=TIMED, files=held.files)
+        names = reader.segments()
+        first = next((at for at, name in enumerate(names[:-1]) if _is_rewritten(disk, place, name)), None)
+        if first is None:
+            return 0
+        newest = 0
+        for segment, batch in reader.batches(begin=(names[first + 1], HEADER_SIZE), names=names):
+            for number in range(len(batch.times)):
+                payload = batch.payload(number)
+                try:
+                    newest = max(newest, 0 if segment.format.is_mark(payload) else codec.trim_note(payload))
+                except BadRecord:
+                    continue  # told by who folds it
+        return newest if newest > codec.LET_GO else 0
+
+
+def _is_rewritten(disk: Files, place: LogPlace, name: FileName) -> bool:
+    """A sealed file has the index that it was sealed with; writing it anew takes that away."""
+    try:
+        file = open_for_reading(disk, place.folder, name.name)
+    except FileNotFoundError:
+        return True
+    try:
+        return indexes.load(disk, place.folder, name.name, file) is None
+    finally:
+        file.close()
+
+
+def check_compacted(disk: Files, place: LogPlace, pinned: Sequence[PinnedFile], until_ns: int) -> None:
+    """Raises: TooOld if what was alive in a topic at that time may be gone from its files."""
+    oldest = compacted_ns(disk, place, pinned)
+    if oldest > until_ns and any(began_by(file, until_ns) for file in pinned):
+        raise too_old(place, until_ns, oldest)
 
 
 def attests_more(disk: Files, oldest: PinnedFile) -> bool:

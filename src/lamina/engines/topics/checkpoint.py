@@ -5,14 +5,16 @@
 
 A former version kept every deleted id by itself: header lmtc 1, all in one record.
 A checkpoint that is not whole is not used, and the log alone gives the same, also when its oldest files went: before
-they did, all that is known was written behind them. Only how many entries are there is counted once more, as a trim
-says how many went, but not how many of those are still in the files.
+they did, all that is known was written behind them, and so it was before others were written anew (compaction.py). Only
+how many entries are there is counted once more, as a trim says how many went, but not how many of those are still in
+the files.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from lamina.engines.topics import codec
@@ -27,11 +29,14 @@ from lamina.log.formats import HEADER
 from lamina.log.frame import Stop
 from lamina.log.naming import CHECKPOINT, TIMED
 from lamina.log.reader import Reader
+from lamina.log.scan import FileScan
+from lamina.units import MIB
 
 _MAGIC: Final = HEADER.pack(b"lmtc", 2)
 _FORMER: Final = HEADER.pack(b"lmtc", 1)
 _FACTS: Final = struct.Struct(">QQQ16s16s16s16s?Q")  # position, added, length, four ids, exists, count
 _RANGES: Final = 16_384  # in one record
+_SYNC_EVERY: Final = 4 * MIB
 _MANY: Final = 10_000  # ranges: it is worth a look whether they are neighbours
 
 
@@ -48,9 +53,17 @@ def save(files: Files, folder: str, state: State, position: int) -> None:
         state.exists,
         len(state.deleted),
     )
-    ranges = list(state.deleted.packed())
-    pieces = (b"".join(ranges[at : at + _RANGES]) for at in range(0, len(ranges), _RANGES))
-    rewrite.replace(files, folder, CHECKPOINT, [_MAGIC, kernel.encode_many(position, [facts, *pieces])], TIMED)
+    rewrite.replace(files, folder, CHECKPOINT, _chunks(state, position, facts), TIMED, sync_every=_SYNC_EVERY)
+
+
+def _chunks(state: State, position: int, facts: bytes) -> Iterator[bytes]:
+    """Of a file as large as it has to be: a piece of it is in memory at a time."""
+    yield _MAGIC
+    yield kernel.encode_many(position, [facts])
+    ranges, at = state.deleted.packed(), position
+    while piece := b"".join(islice(ranges, _RANGES)):
+        at += 1
+        yield kernel.encode_many(at, [piece])
 
 
 class Loaded(NamedTuple):
@@ -79,9 +92,9 @@ def load(files: Files, folder: str, reader: Reader) -> Loaded:
     many = _MANY
     if len(state.deleted) > many:
         many = _join_neighbours(state, reader, None)
-    replayed = _replay(state, reader, position or None, many)
-    if not position or _is_older_than_all(reader, position):
-        # Records between the two may have gone with their files. What they did to the rest was written again.
+    replayed, is_compacted = _replay(state, reader, position or None, many)
+    if not position or is_compacted or _is_older_than_all(reader, position):
+        # Records between the two may have gone, alone or with their files. What they did to the rest was written again.
         state.length = sum(1 for id in _all_ids(reader) if state.has(id))
     return Loaded(state, position, replayed)
 
@@ -104,9 +117,9 @@ def _join_neighbours(state: State, reader: Reader, after: int | None) -> int:
     return _MANY + 2 * len(state.deleted)
 
 
-def _replay(state: State, reader: Reader, after: int | None, many: int) -> int:
-    """Returns how many records there were."""
-    replayed = 0
+def _replay(state: State, reader: Reader, after: int | None, many: int) -> tuple[int, bool]:
+    """Returns how many records there were, and whether some of those before the newest may have been taken out."""
+    replayed, is_compacted = 0, False
     for segment, batch in reader.batches(after=after):
         number = 0
         while after is not None and number < len(batch.times) and batch.times[number] <= after:
@@ -123,6 +136,7 @@ def _replay(state: State, reader: Reader, after: int | None, many: int) -> int:
                         continue
                     count = 1
                     state.apply(payload)
+                    is_compacted = is_compacted or codec.trim_note(payload) > codec.LET_GO
             except codec.BadRecord as error:
                 offset = batch.record_offset(number)
                 raise Corruption(segment.name.name, offset, f"no record of a topic: {error}") from error
@@ -130,7 +144,7 @@ def _replay(state: State, reader: Reader, after: int | None, many: int) -> int:
             replayed += count
         if len(state.deleted) > many:
             many = _join_neighbours(state, reader, after)
-    return replayed
+    return replayed, is_compacted
 
 
 def _all_ids(reader: Reader) -> Iterator[EntryId]:
@@ -142,36 +156,41 @@ def _all_ids(reader: Reader) -> Iterator[EntryId]:
 
 
 def _read(files: Files, folder: str) -> tuple[State, int] | None:
+    """None: there is none that can be used."""
     try:
         file = files.open(join(folder, CHECKPOINT))
     except OSError:
         return None
     try:
-        data = read_at(file, 0, file.size())
+        magic = read_at(file, 0, len(_MAGIC))
+        if magic not in (_MAGIC, _FORMER):
+            return None
+        scan = FileScan(file, len(_MAGIC))
+        payloads = (batch.payload(number) for batch in scan for number in range(len(batch.times)))
+        facts = next(payloads, b"")
+        if len(facts) < _FACTS.size:
+            return None
+        size = ID_SIZE if magic == _FORMER else PACKED
+        packed: list[bytes] = []
+        for piece in chain([facts[_FACTS.size :]], payloads):
+            if len(piece) % size:
+                return None
+            packed += [piece[at : at + size] for at in range(0, len(piece), size)]
+        if scan.why is not Stop.END or scan.stop != file.size():
+            return None
     except (OSError, StorageError):
         return None
     finally:
         file.close()
-    is_former = data[: len(_FORMER)] == _FORMER
-    if data[: len(_MAGIC)] != _MAGIC and not is_former:
-        return None
-    scan = kernel.scan(data, len(_MAGIC), len(data))
-    if not len(scan.times) or scan.why is not Stop.END or scan.lengths[0] < _FACTS.size:
-        return None
-    at, end = scan.offsets[0], scan.offsets[0] + scan.lengths[0]
     state = State()
-    position, added, length, *found, state.exists, count = _FACTS.unpack_from(data, at)
+    position, added, length, *found, state.exists, count = _FACTS.unpack_from(facts)
+    if len(packed) != count:
+        return None
     state.added, state.length = min(added, codec.MOST_COUNTED), min(length, codec.MOST_COUNTED)
     state.last_id, state.max_deleted, state.trimmed_to, state.let_go_to = (
         EntryId(int.from_bytes(raw, "big")) for raw in found
     )
-    pieces = [data[at + _FACTS.size : end]]
-    pieces += [data[start : start + size] for start, size in zip(scan.offsets[1:], scan.lengths[1:], strict=True)]
-    size = ID_SIZE if is_former else PACKED
-    packed = [piece[start : start + size] for piece in pieces for start in range(0, len(piece), size)]
-    if len(packed) != count or any(len(piece) % size for piece in pieces):
-        return None
-    if is_former:
+    if magic == _FORMER:
         ids = [EntryId(int.from_bytes(raw, "big")) for raw in packed]
         state.deleted.add_all((EntryId(id - 1), id) for id in ids)
     else:

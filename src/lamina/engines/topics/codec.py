@@ -4,6 +4,8 @@
     [2, ms, sequence, ms, sequence ...]                  these entries were deleted
     [3, ms, sequence, count]                             all up to this id were trimmed, so many of them were alive
     [3, ms, sequence, count, 1]                          the same by retention: who had yet to read them is told
+    [3, ms, sequence, 0, time]                           nothing new: what was dead at that time (ns since 1970) may
+                                                         be gone from older files (compaction.py)
     [4, ms, sequence, added, deleted-ms, deleted-seq]    last id, entries ever added and largest deleted id were set
 
 Numbers are unsigned and as short as they can be, names and values are bytes. Kind 0 is the kernel's (log/formats.py).
@@ -61,6 +63,12 @@ def encode_trimmed(id: EntryId, count: int, *, is_let_go: bool = False) -> bytes
     return b"".join((array_head(1 + len(numbers)), b"\x03", *map(number, numbers)))
 
 
+def encode_compacted(trimmed_to: EntryId, time_ns: int) -> bytes:
+    """Older files may be without what was dead at that time. To who does not know it, it is a trim of nothing."""
+    numbers = (trimmed_to >> 64, trimmed_to & _SEQUENCE, 0, time_ns)
+    return b"".join((array_head(5), b"\x03", *map(number, numbers)))
+
+
 def encode_set(last: EntryId, added: int, max_deleted: EntryId) -> bytes:
     numbers = (last >> 64, last & _SEQUENCE, added, max_deleted >> 64, max_deleted & _SEQUENCE)
     return b"".join((array_head(6), b"\x04", *map(number, numbers)))
@@ -98,6 +106,23 @@ def array_head(count: int) -> bytes:
 
 _NUMBER_SIZES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 _BYTES_SIZES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
+
+
+LET_GO: Final = 1
+
+
+def trim_note(payload: bytes) -> int:
+    """What a trim says beside id and count: LET_GO, or the time that ``encode_compacted`` wrote; 0 for other records.
+
+    Raises: BadRecord.
+    """
+    if payload[:2] != b"\x95\x03":
+        return 0
+    items = Items(payload)
+    items.number()
+    items.id()
+    items.number()
+    return items.number()
 
 
 class Items:

@@ -96,7 +96,8 @@ class Contents:
 
     def __init__(self, topic: Topic, reader: Reader) -> None:
         self._topic = topic
-        self._finder = Finder(reader)
+        self.finder = Finder(reader)
+        """Who writes files anew tells it."""
         self._cache = _Cache()
 
     def forget(self) -> None:
@@ -143,14 +144,14 @@ class Contents:
             if last >= border:
                 found, position = tail.pick(max(start, border), last, most, gone, newest_first=True)
             if start <= file_end and len(found) < most:
-                older, at, reached = self._finder.newest(start, file_end, most - len(found), gone, enough)
+                older, at, reached = self.finder.newest(start, file_end, most - len(found), gone, enough)
                 found += older
                 position = max(position, at)
                 if reached is not None:
                     return found, position, (start, EntryId(reached - 1))
             return found, position, None
         if start <= file_end:
-            found, position, reached = self._finder.records(start, file_end, most, gone, enough)
+            found, position, reached = self.finder.records(start, file_end, most, gone, enough)
             if reached is not None:
                 return found, position, (EntryId(reached + 1), last)
         if last >= border and len(found) < most:
@@ -161,7 +162,7 @@ class Contents:
 
     def fill(self, tail: Tail, most: int) -> None:
         """Put the newest entries of the files into an empty tail, as many as fit in so many bytes."""
-        newest = self._finder.newest_part(self._topic.state.last_id)
+        newest = self.finder.newest_part(self._topic.state.last_id)
         first, size = len(newest), 0
         while first and size + len(newest[first - 1].payload) <= most:
             first -= 1
@@ -194,7 +195,7 @@ class Contents:
             if len(wanted) > _AT_ONCE:
                 loops.must_wait()
             return cached, position, len(wanted)
-        found, newest, done = self._finder.by_id(missing)
+        found, newest, done = self.finder.by_id(missing)
         self._cache.keep(found, newest)
         if done < len(missing):
             done = bisect_left(wanted, missing[done])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from lamina.errors import BadTopic, Corruption
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index
 from lamina.log.naming import FileName, follows
-from lamina.log.reader import Reader, Segment, attested_at_head, check_reaches, check_whole
+from lamina.log.reader import Reader, Segment, attested_at_head
 from lamina.log.scan import HEADER_SIZE, WINDOW, Batch, FileScan, read_whole
 from lamina.units import MIB
 
@@ -55,6 +55,8 @@ class Finder:
         self._listed: tuple[FileName, list[FileName]] | None = None  # all files when this one was the newest
         self._behind: OrderedDict[EntryId, tuple[FileName, int]] = OrderedDict()
         """Where those go on who read up to an id: most come back for what is behind it."""
+        self._hidden: frozenset[FileName] = frozenset()
+        self._is_changing = False
 
     def records(
         self, start: EntryId, end: EntryId, most: int, gone: IdRanges | None = None, enough: int = sys.maxsize
@@ -104,12 +106,25 @@ class Finder:
                     break
         return found, position, None
 
+    def begin_change(self) -> None:
+        """A file is about to be written anew: no offset in it is remembered until ``end_change``."""
+        self._behind.clear()
+        self._is_changing = True
+
+    def end_change(self, without: Iterable[FileName] = ()) -> None:
+        """``without``: files in which nothing is looked for from now on, so that they can go."""
+        self._known.clear()
+        self._firsts.clear()
+        self._listed = None
+        self._hidden = frozenset(without)
+        self._is_changing = False
+
     def _names(self) -> list[FileName]:
         """Of all files; perhaps of some that are gone, in which nobody looks for anything any more."""
         live = self._reader.live
         newest = None if live is None else live.readable
         if newest is None or self._listed is None or self._listed[0] != newest[0]:
-            names = self._reader.segments()
+            names = [name for name in self._reader.segments() if name not in self._hidden]
             if newest is None:
                 return names
             self._listed = newest[0], names
@@ -124,7 +139,7 @@ class Finder:
         return None if place is None else (names[place.file], place.offset)
 
     def _remember(self, id: EntryId | None, segment: Segment, batch: Batch, looked: int) -> None:
-        if id is not None:
+        if id is not None and not self._is_changing:
             offset = batch.record_offset(looked) if looked < len(batch.times) else batch.end
             self._behind[EntryId(id + 1)] = segment.name, offset
             if len(self._behind) > _MOST_READERS:
@@ -194,7 +209,7 @@ class Finder:
             try:
                 index = self._index_of(segment)
                 if later is not None and later.attested is not None and follows(segment.name, later.name):
-                    check_reaches(segment, index.last_data, later.attested, self._reader.max_payload)
+                    self._reader.check_reaches(segment.name, segment.end, index.last_data, later.attested)
                 for piece in reversed(index.ranges()[:points]):
                     yield segment, *piece
                 segment.attested = attested_at_head(segment, self._reader.max_payload)
@@ -265,8 +280,7 @@ class Finder:
             following = self._reader.open(name, is_newest=number + 2 == len(names))
             if following is not None:
                 try:
-                    segment.attested = attested_at_head(segment, self._reader.max_payload)
-                    check_whole(segment, index.last_data, following, self._reader.max_payload)
+                    self._reader.check_whole(segment.name, segment.end, index.last_data, following)
                 finally:
                     following.file.close()
 

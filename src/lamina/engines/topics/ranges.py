@@ -176,6 +176,22 @@ class IdRanges:
         if not block and len(blocks) > 1:
             del blocks[0]
 
+    def discard(self, packed: Iterable[bytes]) -> None:
+        """Nobody asks for ids of these ranges any more: forget those that are still as they were. Not the last of all:
+        it says which ids were in use.
+        """
+        self._low, self._high = 1, 0
+        blocks = self._blocks
+        for one in packed:
+            found = _unpack(one)
+            at, place = self._find(found.last)
+            block = blocks[at]
+            if place < len(block) and block[place] == one and one != blocks[-1][-1]:
+                self.ids -= found.ids
+                del block[place]
+                if not block:
+                    del blocks[at]
+
     # -- looking things up -------------------------------------------------------------------------------------------
 
     def _find(self, id: EntryId) -> tuple[int, int]:

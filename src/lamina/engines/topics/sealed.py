@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Final, NamedTuple
 
@@ -18,12 +18,13 @@ from lamina.engines.topics.ids import EntryId
 from lamina.engines.topics.ranges import IdRanges
 from lamina.engines.topics.topic import Topic
 from lamina.errors import StorageError
+from lamina.log.frame import record_size
 from lamina.log.naming import FileName
 from lamina.log.reader import Segment
 from lamina.log.scan import FileScan
 from lamina.log.writer import Log
 
-_APART: Final = 512  # entries between two whose ids are remembered
+_MOST_IDS: Final = 4096  # of a file that are remembered
 
 
 class Stopped(Exception):
@@ -36,9 +37,13 @@ class Facts(NamedTuple):
     bytes: int
     records: int
     newest_ns: int
-    """When its newest record was written."""
+    """When its newest record was written; 0: it has none any more."""
     last_id: EntryId | None
     """Of its newest entry; None: it has none."""
+    first_id: EntryId | None = None
+    """Of its oldest entry."""
+    reach_ns: int = 0
+    """How far the log has come in it. It may stand in for records that are gone."""
 
 
 class Tally(NamedTuple):
@@ -46,16 +51,19 @@ class Tally(NamedTuple):
 
     entries: int
     every: list[EntryId]
-    """The id of the first, and of each 512th behind it."""
+    """The id of the first, and of those behind it that are as far apart as the next says."""
+    apart: int
+    bytes: int
+    """What their records take of the file."""
 
     def at_most_behind(self, id: EntryId) -> int:
         """Entries past ``id``; a few more may be said."""
         marks = bisect_right(self.every, id)
-        return self.entries - ((marks - 1) * _APART + 1 if marks else 0)
+        return self.entries - ((marks - 1) * self.apart + 1 if marks else 0)
 
     def at_least_behind(self, id: EntryId) -> int:
         """Entries past ``id``; a few less may be said."""
-        return max(self.entries - bisect_right(self.every, id) * _APART, 0)
+        return max(self.entries - bisect_right(self.every, id) * self.apart, 0)
 
 
 class SealedFiles:
@@ -87,6 +95,7 @@ class SealedFiles:
         self._facts.pop(name, None)
         self._tallies.pop(name, None)
         self._reader.forget(name)
+        self._finder.end_change()
 
     def facts(self, name: FileName) -> Facts:
         """Of a sealed file. Raises: Corruption, DiskError."""
@@ -100,13 +109,19 @@ class SealedFiles:
         segment = self._open(name)
         with closing(segment.file):
             index = self._reader.index_of(segment)
-            last: EntryId | None = None
-            for piece in reversed(index.ranges()):
-                found = read_piece(segment, *piece)
-                if found:
-                    last = found[-1].id
+            pieces = index.ranges()
+            first = last = None
+            newest_ns = 0
+            for piece in reversed(pieces):
+                newest_ns = newest_ns or _newest_record(segment, *piece)
+                if found := read_piece(segment, *piece):
+                    first, last = found[0].id, found[-1].id
                     break
-            return Facts(segment.end, index.records, index.last_data, last)
+            for piece in pieces if last is not None else ():
+                if found := read_piece(segment, *piece):
+                    first = found[0].id
+                    break
+            return Facts(segment.end, index.records, newest_ns, last, first, index.last_data)
 
     def size(self) -> int:
         """Of all files together, in bytes. Raises: DiskError."""
@@ -126,7 +141,7 @@ class SealedFiles:
         known = self._tallies.get(name)
         if known is not None:
             return known
-        entries, every = 0, []
+        entries, size, apart, every = 0, 0, 1, list[EntryId]()
         segment = self._open(name)
         with closing(segment.file):
             scan = FileScan(segment.file, end=segment.end)
@@ -136,11 +151,16 @@ class SealedFiles:
                 for number in range(len(batch.times)):
                     id = entry_id(batch.payload(number))
                     if id is not None:
-                        if entries % _APART == 0:
-                            every.append(id)
+                        if entries % apart == 0:
+                            if len(every) == _MOST_IDS:
+                                apart *= 2
+                                del every[1::2]
+                            if entries % apart == 0:
+                                every.append(id)
                         entries += 1
+                        size += record_size(batch.lengths[number])
             self._reader.check_stop(segment, scan)
-        self._tallies[name] = Tally(entries, every)
+        self._tallies[name] = Tally(entries, every, apart, size)
         return self._tallies[name]
 
     def count(self, after: EntryId, last: EntryId, gone: IdRanges, should_stop: Callable[[], bool]) -> int:
@@ -153,8 +173,28 @@ class SealedFiles:
             count += len(some)
         return count
 
+    def find(self, wanted: Sequence[EntryId], should_stop: Callable[[], bool]) -> Iterator[EntryId]:
+        """Those of the ids, different ones in order, that entries of the files have. Raises: as ``count``."""
+        while wanted:
+            if should_stop():
+                raise Stopped
+            found, _, done = self._finder.by_id(wanted)
+            yield from [id for id, _, _ in found]
+            wanted = wanted[done:]
+
     def _open(self, name: FileName) -> Segment:
         segment = self._reader.open(name, is_newest=False)
         if segment is None:
             raise StorageError(f"{self._topic.folder}: {name.name} is not there any more", hint="it is tried again")
         return segment
+
+
+def _newest_record(segment: Segment, start: int, end: int) -> int:
+    """When the newest record of a part of a file was written that is no mark of the kernel; 0: there is none."""
+    newest = 0
+    for batch in FileScan(segment.file, start, end):
+        for number in range(len(batch.times) - 1, -1, -1):
+            if not segment.format.is_mark(batch.payload(number)):
+                newest = batch.times[number]
+                break
+    return newest

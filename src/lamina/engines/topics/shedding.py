@@ -1,4 +1,4 @@
-"""Letting the oldest files of a topic go.
+"""Letting the oldest files of a topic go, and what is dead in others (compaction.py).
 
 Which: as long as a limit says so and no group holds them (retention.py, holding.py), and those in which nothing is
 alive any more, whatever the limits. Whole files, oldest first, never the newest. And none that a consumer of the log
@@ -11,15 +11,19 @@ How, so that no power cut leaves less than was promised:
       is known of the topic: the log can do without    named by time, none may be missing between two others
 
 A cut behind 2 leaves files of which nothing is alive: they go the next time.
+
+What nothing alive needs stays for the recent past as long as the history of the data folder says (log/history.py), but
+not against a limit, nor when the disk is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lamina.engines.topics.compaction import Compaction, Waste
 from lamina.engines.topics.holding import Holder, Sightings
 from lamina.engines.topics.ids import FIRST, EntryId
 from lamina.engines.topics.retention import Retention
@@ -29,6 +33,7 @@ from lamina.engines.topics.topic import Topic
 from lamina.errors import DiskFull, LaminaError
 from lamina.log import consumers, rewrite
 from lamina.log.consumer_file import Consumer
+from lamina.log.history import Dead, History
 from lamina.log.naming import FileName
 from lamina.log.sync import Level
 from lamina.log.writer import Log
@@ -43,6 +48,16 @@ class Shed:
     files: int = 0
     bytes: int = 0
     entries: int = 0
+    rewritten: int = 0
+    """Files that stay, without what was dead in them."""
+
+    def plus(self, other: Shed) -> Shed:
+        return Shed(
+            self.files + other.files,
+            self.bytes + other.bytes,
+            self.entries + other.entries,
+            self.rewritten + other.rewritten,
+        )
 
 
 class Verdict(NamedTuple):
@@ -56,10 +71,12 @@ class Verdict(NamedTuple):
     """Groups that hold it."""
     consumers: list[Consumer]
     """Of the log: they have yet to read some of its records."""
+    is_past: bool = False
+    """It stays for the recent past alone."""
 
     @property
     def goes(self) -> bool:
-        return self.reason is not None and not self.holders and not self.consumers
+        return self.reason is not None and not self.holders and not self.consumers and not self.is_past
 
 
 def _never() -> bool:
@@ -69,14 +86,22 @@ def _never() -> bool:
 class Shedder:
     """Of one topic. Threads: one at a time has ``topic.at_work``, beside those who use the topic."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, history: History | None = None) -> None:
+        """``history``: what keeps the recent past; None: nothing does."""
         self._topic = topic
+        self._history = history
         self._sightings = Sightings()
         self.files = SealedFiles(topic)
+        self.compaction = Compaction(topic, self.files)
+        self._died: dict[FileName, int] = {}
+        """Of oldest files in which nothing is alive: the newest record when that was first seen."""
 
-    def shed(self, retention: Retention, should_stop: Callable[[], bool] = _never) -> Shed:
+    def shed(
+        self, retention: Retention, should_stop: Callable[[], bool] = _never, *, is_out_of_room: bool = False
+    ) -> Shed:
         """Let go what may go. Asked to stop, it does so soon, and has done nothing or whole files.
 
+        ``is_out_of_room``: nothing is kept for the recent past.
         Raises: Corruption, DiskFull, DiskError, LogFailed; then what went before is right.
         """
         topic = self._topic
@@ -91,11 +116,17 @@ class Shedder:
                 self._seal(retention)
                 state = topic.state
                 holding = consumers.tidy(_log_of(topic).reader.files, topic.folder, topic.clock.now_ns())
-                verdicts = self.verdicts(retention, is_over, holding=holding)
+                wastes = self.wastes(is_over, holding=holding)
+                past = self._past(retention, is_over, holding, wastes, is_out_of_room=is_out_of_room)
+                verdicts = self.verdicts(retention, is_over, holding=holding, past=past)
                 going = [verdict for verdict in verdicts if verdict.goes]
-                return self._let_go(going, state, retention, is_over) if going else Shed()
+                done = self._let_go(going, state, retention, is_over) if going else Shed()
             except Stopped:
                 return Shed()
+            with suppress(Stopped):
+                compacted = self.compaction.compact([one for one in wastes if one.name.name not in past], is_over)
+                done = done.plus(Shed(compacted.removed, compacted.bytes, 0, compacted.rewritten))
+            return done
 
     # -- deciding ----------------------------------------------------------------------------------------------------
 
@@ -115,8 +146,10 @@ class Shedder:
         *,
         with_holders: bool = True,
         holding: Sequence[Consumer] = (),
+        past: Container[str] = (),
     ) -> Iterator[Verdict]:
-        """On the sealed files, oldest first, up to the first that stays. ``holding``: consumers of the log.
+        """On the sealed files, oldest first, up to the first that stays. ``holding``: consumers of the log. ``past``:
+        names of files that stay for the recent past, unless they are over a limit.
 
         Raises: Corruption, DiskError; Stopped.
         """
@@ -136,11 +169,8 @@ class Shedder:
             alive, is_dead = self._alive(name, facts, floor, retention, should_stop)
             held_by = [one for one in holders if one.holds(facts.last_id, facts.newest_ns, retention.hold_s, now)]
             unread_by = [one for one in holding if facts.newest_ns > one.position_in(name.stream)]
-            if is_dead:
-                reason: str | None = DEAD
-                held_by = []
-            elif retention.age_s is not None and now - facts.newest_ns > retention.age_s * 10**9:
-                reason = AGE
+            if retention.age_s is not None and now - facts.newest_ns > retention.age_s * 10**9:
+                reason: str | None = AGE
             elif retention.bytes is not None and size > retention.bytes:
                 reason = BYTES
             elif retention.length is not None and length - alive >= retention.length:
@@ -149,11 +179,55 @@ class Shedder:
                 reason = ACKNOWLEDGED
             else:
                 reason = None
-            verdict = Verdict(name, facts, reason, held_by, unread_by)
+            is_past = is_dead and reason is None and name.name in past
+            if is_dead:
+                reason, held_by = DEAD, []
+            verdict = Verdict(name, facts, reason, held_by, unread_by, is_past)
             yield verdict
             if not verdict.goes:
                 return
             size, length, floor = size - facts.bytes, length - alive, max(floor, facts.last_id or FIRST)
+
+    def wastes(self, should_stop: Callable[[], bool] = _never, *, holding: Sequence[Consumer] = ()) -> list[Waste]:
+        """Files to be written anew, but for those that somebody has yet to read. Raises: as ``verdicts``."""
+        found = self.compaction.wastes(should_stop, keeps_past=self._history is not None)
+        return [
+            waste
+            for waste in found
+            if not any(waste.facts.newest_ns > one.position_in(waste.name.stream) for one in holding)
+        ]
+
+    def past(self, retention: Retention, holding: Sequence[Consumer], wastes: Sequence[Waste]) -> set[str]:
+        """Names of files that stay for the recent past. Raises: as ``verdicts``."""
+        return self._past(retention, _never, holding, wastes, is_out_of_room=False)
+
+    def _past(
+        self,
+        retention: Retention,
+        should_stop: Callable[[], bool],
+        holding: Sequence[Consumer],
+        wastes: Sequence[Waste],
+        *,
+        is_out_of_room: bool,
+    ) -> set[str]:
+        topic, history = self._topic, self._history
+        if history is None:
+            return set()
+        if is_out_of_room:
+            history.forget(topic.folder)
+            return set()
+        now = self.compaction.newest_ns()
+        dead = [
+            verdict
+            for verdict in self.verdicts(retention, should_stop, holding=holding)
+            if verdict.goes and verdict.reason == DEAD
+        ]
+        self._died = {verdict.name: self._died.get(verdict.name, now) for verdict in dead}
+        oldest = [Dead(verdict.name.name, self._died[verdict.name], verdict.facts.bytes) for verdict in dead]
+        others = [
+            Dead(waste.name.name, waste.since_ns, waste.bytes) for waste in wastes if waste.name not in self._died
+        ]
+        return history.held(topic.folder, [*oldest, *others], topic.clock.now_ns())
 
     def _alive(
         self, name: FileName, facts: Facts, floor: EntryId, retention: Retention, should_stop: Callable[[], bool]

@@ -146,12 +146,16 @@ class Topic(logged.Logged):
         with self.removal:
             self.state, self.checkpointed, self.replayed = checkpoint.load(self._files, self.folder, self._log.reader)
         self.tail = Tail(self.state.last_id, self._tail_bytes)
-        self._contents.forget()
         if self.state.length:
             with suppress(StorageError, codec.BadRecord):  # whoever reads it is told
                 self._contents.fill(self.tail, min(_KEPT_AT_START, self._tail_bytes))
         self.removed_at = 0
         """Position of what last took entries away: who does not see them rests on it."""
+        self.forget_read()
+
+    def forget_read(self) -> None:
+        """What was read from files is read again when it is asked for."""
+        self._contents.forget()
         self._front = Front(self.state, self._contents.ids_from)
 
     @property

@@ -22,6 +22,7 @@ from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.topics import Topics
 from lamina.engines.topics.why import WhyReport, why
 from lamina.errors import LogClosed, Stopped
+from lamina.log.history import History
 from lamina.log.measured import Work
 from lamina.log.writer import Log
 from lamina.units import MIB
@@ -40,10 +41,10 @@ logger = logging.getLogger("lamina.topics")
 class _Care:
     """What is known of one topic that is looked after."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, history: History | None) -> None:
         assert isinstance(topic.log, Log)
         self._log = topic.log
-        self.shedder = Shedder(topic)
+        self.shedder = Shedder(topic, history)
         self.not_before = 0.0
         self._checkpointed = topic.checkpointed
         # A start that is killed early, again and again, must not replay more and more.
@@ -64,8 +65,16 @@ class _Care:
 class Upkeep:
     """Looks after all topics of a folder until it is stopped."""
 
-    def __init__(self, topics: Topics, retentions: Retentions | None = None, *, every_s: float = 60.0) -> None:
-        """``every_s``: how often it is looked what may go."""
+    def __init__(
+        self,
+        topics: Topics,
+        retentions: Retentions | None = None,
+        *,
+        every_s: float = 60.0,
+        history: History | None = None,
+    ) -> None:
+        """``every_s``: how often it is looked what may go. ``history``: what keeps the recent past; None: nothing."""
+        self._history = history
         self.retentions = retentions or Retentions()
         self._topics = topics
         self._every_s = every_s
@@ -158,7 +167,7 @@ class Upkeep:
                 continue
             self._try(name, partial(self._shed_one, name, retention, done))
             for shed in done:
-                total = Shed(total.files + shed.files, total.bytes + shed.bytes, total.entries + shed.entries)
+                total = total.plus(shed)
         return total
 
     def _shed_one(self, name: bytes, retention: Retention, done: list[Shed]) -> None:
@@ -170,8 +179,9 @@ class Upkeep:
         if topic is None:
             return Shed()
         shedder = self.shedder(topic)
-        done = shedder.shed(self.retentions.of(name) if retention is None else retention, self._stop.is_set)
-        if done.files:
+        wanted = self.retentions.of(name) if retention is None else retention
+        done = shedder.shed(wanted, self._stop.is_set, is_out_of_room=self._is_out_of_room())
+        if done.files or done.rewritten:
             self.shed_work.note(done.bytes)
         return done
 
@@ -188,12 +198,15 @@ class Upkeep:
         with self._lock:
             care = self._cares.get(topic)
             if care is None:
-                care = self._cares[topic] = _Care(topic)
+                care = self._cares[topic] = _Care(topic, self._history)
             return care
 
     def _forget_all_but(self, opened: Iterable[Topic]) -> None:
         with self._lock:
-            self._cares = {topic: self._cares[topic] for topic in opened if topic in self._cares}
+            former, self._cares = self._cares, {topic: self._cares[topic] for topic in opened if topic in self._cares}
+        if self._history is not None:
+            for topic in former.keys() - self._cares.keys():
+                self._history.forget(topic.folder)
 
     def _try(self, what: bytes | str, act: Callable[[], object]) -> bool:
         """Do it, and go on whatever happens. False: something went wrong."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from lamina.engines.topics import group_lag, ids
+from lamina.engines.topics.compaction import Waste
 from lamina.engines.topics.holding import Holder
 from lamina.engines.topics.retention import Retention
 from lamina.engines.topics.shedding import DEAD, Shedder, Verdict
@@ -80,6 +81,14 @@ class WhyReport:
     answer: str
     """All of it in one sentence."""
     log_consumers: list[LogConsumerReport] = field(default_factory=list)
+    dead_files: int = 0
+    """Files that are written anew at the next look, without what is dead in them."""
+    dead_bytes: int = 0
+    """What that gives back, about."""
+    past_files: int = 0
+    """Files that stay, or stay as they are, for the recent past."""
+    past_bytes: int = 0
+    """What they would give back, about."""
 
 
 def why(topic: Topic, retention: Retention, now_ns: int, *, shedder: Shedder | None = None) -> WhyReport:
@@ -90,7 +99,9 @@ def why(topic: Topic, retention: Retention, now_ns: int, *, shedder: Shedder | N
     shedder = shedder or Shedder(topic)
     with topic.at_work:
         consumers = shedder.consumers()
-        verdicts = list(shedder.verdicts(retention, holding=consumers))
+        wastes = shedder.wastes(holding=consumers)
+        past = shedder.past(retention, consumers, wastes)
+        verdicts = list(shedder.verdicts(retention, holding=consumers, past=past))
         limits = [_report_limit(shedder, limit) for limit in _one_by_one(retention)]
         holders = shedder.holders()
         sealed, grows = shedder.files.names()
@@ -99,6 +110,10 @@ def why(topic: Topic, retention: Retention, now_ns: int, *, shedder: Shedder | N
     going = list(takewhile(lambda verdict: verdict.goes, verdicts))
     last_id = oldest.last_id if oldest is not None else None
     newest_ns = oldest.newest_ns if oldest is not None else 0
+    names_going = {verdict.name for verdict in going}
+    dead = [waste for waste in wastes if waste.name not in names_going and waste.name.name not in past]
+    kept = {verdict.name: verdict.facts.bytes for verdict in verdicts if verdict.is_past}
+    kept |= {waste.name: waste.bytes for waste in wastes if waste.name.name in past}
     reports = [
         _report_holder(topic, one, now_ns, holds=one.holds(last_id, newest_ns, retention.hold_s, now_ns))
         for one in holders
@@ -118,8 +133,14 @@ def why(topic: Topic, retention: Retention, now_ns: int, *, shedder: Shedder | N
         goes_files=len(going),
         goes_bytes=_size_of(going),
         holders=reports,
-        answer=_answer(retention, verdicts, going, has_sealed=bool(sealed), size=size),
+        answer=_answer(
+            retention, verdicts, going, has_sealed=bool(sealed), size=size, dead=dead, past_bytes=sum(kept.values())
+        ),
         log_consumers=[_report_consumer(one) for one in consumers if newest_ns > one.position_in(TIMED.name)],
+        dead_files=len(dead),
+        dead_bytes=sum(waste.bytes for waste in dead),
+        past_files=len(kept),
+        past_bytes=sum(kept.values()),
     )
 
 
@@ -175,7 +196,16 @@ def show_name(name: bytes) -> str:
     return name.decode("utf-8", "backslashreplace")
 
 
-def _answer(retention: Retention, verdicts: list[Verdict], going: list[Verdict], *, has_sealed: bool, size: int) -> str:
+def _answer(
+    retention: Retention,
+    verdicts: list[Verdict],
+    going: list[Verdict],
+    *,
+    has_sealed: bool,
+    size: int,
+    dead: list[Waste],
+    past_bytes: int,
+) -> str:
     stays = next((verdict for verdict in verdicts if not verdict.goes), None)
     if going:
         more = "" if all(verdict.reason == DEAD for verdict in going) else "they are past a limit, or "
@@ -188,6 +218,11 @@ def _answer(retention: Retention, verdicts: list[Verdict], going: list[Verdict],
         names = ", ".join(one.name for one in stays.consumers)
         past = "nothing in it is alive" if stays.reason == DEAD else f"the limit on {stays.reason} would let it go"
         return f"the oldest file is kept for who has yet to read the log, {names}: {past}"
+    if dead:
+        freed = show_bytes(sum(waste.bytes for waste in dead))
+        return f"about {freed} go at the next look: {len(dead)} files are written anew without what is dead in them"
+    if past_bytes:
+        return f"about {show_bytes(past_bytes)} are dead and stay for the recent past"
     if not has_sealed:
         return f"all {show_bytes(size)} are in the newest file, which never goes"
     if not retention.has_limits:

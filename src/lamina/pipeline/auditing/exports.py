@@ -198,7 +198,7 @@ def _removed_before(data: str, place: LogPlace) -> int | None:
         return None  # what was merged or folded is gone from the files that were exported
     with Held(disk, place.folder) as held:
         files = next(iter(held.streams.values()), [])
-        if any(not file.is_sealed_whole for file in files) and place.kind == places.JOBS:
+        if any(not file.is_sealed_whole for file in files) and place.kind in (places.JOBS, places.TOPIC):
             return None
         numbers = [file.name.number for file in files]
         if place.kind == places.JOBS and numbers != list(range(1, len(numbers) + 1)):

@@ -1,6 +1,7 @@
 """A topic: ids rise, and only what is there is taken away.
 
-Of a topic whose oldest files were let go, the ids from before are known from the first entry or setting on.
+Of a topic whose oldest files were let go, the ids from before are known from the first entry or setting on. Of one
+whose files were written anew without what was dead, they are not known.
 """
 
 from __future__ import annotations
@@ -79,16 +80,16 @@ class _Topic:
             self._walk.means_nothing(record, error)
 
     def _look_at_deleted(self, record: Record, deleted: list[EntryId], *, is_whole: bool) -> None:
-        state = self._state
+        state, is_known = self._state, self._is_known and not self._walk.trace.rewritten
         for id in deleted:
-            if id > state.last_id and (is_whole or self._is_known):
+            if id > state.last_id and (is_whole or is_known):
                 self._walk.bad(TOPIC_REMOVALS, record, f"id {_show(id)} is deleted, and was never given")
             elif not state.has(id):
                 self._walk.bad(TOPIC_REMOVALS, record, f"id {_show(id)} is deleted, and was gone already")
 
     def _look_at_trimmed(self, record: Record, id: EntryId, count: int, *, is_whole: bool) -> None:
-        state = self._state
-        if id > max(state.last_id, state.trimmed_to) and (is_whole or self._is_known):
+        state, is_known = self._state, self._is_known and not self._walk.trace.rewritten
+        if id > max(state.last_id, state.trimmed_to) and (is_whole or is_known):
             self._walk.bad(TOPIC_REMOVALS, record, f"it is trimmed up to {_show(id)}, which was never given")
         elif id < state.trimmed_to:
             reason = f"it is trimmed up to {_show(id)}, and was up to {_show(state.trimmed_to)} before"

@@ -49,6 +49,8 @@ class Trace:
 
     removed: bool = False
     """Cleaning or retention may have taken records."""
+    rewritten: bool = False
+    """Not only whole files."""
     lost: bool = False
     """Damage has, or it was repaired."""
 
@@ -73,6 +75,8 @@ class Walk:
         self._reach_ns = 0 if is_first and reach_ns is None else reach_ns
         """Time of the newest record, as far as marks are about it; None: it may be any."""
         self._stood_in = False
+        self._stands_in_ns = -1
+        """The file before stands in for what came up to then."""
         self._equal: list[tuple[str, int, int]] = []
         self._has_marks = False
 
@@ -80,6 +84,10 @@ class Walk:
         """All whole records but the marks. Raises: DiskError."""
         before: HeldFile | None = None
         for held in self._files:
+            if held.name.family == "timed" and held.name.number <= self._stands_in_ns:
+                text = f"{held.name.name}: a crash left it, the file before stands in for it, and it goes the next time"
+                self._findings.note(FRAMES, text)
+                continue
             self._begin(before, held)
             try:
                 format = self._header(held)
@@ -117,8 +125,10 @@ class Walk:
             self.trace.removed |= held.name.number != expected
         if before is not None:
             self.trace.removed |= not before.is_sealed_whole or self._stood_in
+            self.trace.rewritten |= not before.is_sealed_whole or self._stood_in
             if not follows(before.name, held.name):
                 self._reach_ns = None
+        self.trace.rewritten |= not held.is_newest and not held.is_sealed_whole
         self._equal, self._has_marks, self._stood_in = [], False, False
 
     def _header(self, held: HeldFile) -> Format | None:
@@ -225,6 +235,7 @@ class Walk:
             self.trace.removed = True  # of files that are named by time, only this shows it
         if vouched == time_ns and not is_head:
             self._stood_in = True  # for a record that was taken out
+            self._stands_in_ns = time_ns
             self._reach(time_ns)
             return
         reach = self._reach_ns

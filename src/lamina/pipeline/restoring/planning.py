@@ -5,7 +5,8 @@ something was taken out since:
 
     jobs      jobs that are over by now may be gone with all their records; that is told, not refused: all that live
               to this day are as they were
-    topics    entries that retention let go since are missing; that is told. Before the oldest file it is refused
+    topics    entries that retention let go since are missing, and so may be those that were deleted since; that is
+              told. Before the oldest file it is refused
     groups    back to when they were last written anew
     queues    back to the newest dump, and to an older one if it is still there; from the first log on to any time
     store     back to the oldest catalog that is kept (engines/store/looking.py)
@@ -147,7 +148,10 @@ def _note_let_go(disk: Files, place: LogPlace, files: Sequence[PinnedFile], time
     Before it does, it writes what it trims and all that is known: one record directly behind the other.
     Raises: TooOld if not even the last id of that time is known any more.
     """
+    compacted = reach.compacted_ns(disk, place, files)
     if not attests_more(disk, files[0]):
+        if compacted > time_ns and reach.began_by(files[0], time_ns):
+            _note_compacted(place, compacted, files[0], time_ns, found)
         return
     let_go: EntryId | None = None
     known_from: int | None = None
@@ -165,7 +169,7 @@ def _note_let_go(disk: Files, place: LogPlace, files: Sequence[PinnedFile], time
                     kind, id = items.number(), items.id()
                 except BadRecord:
                     continue  # told by who opens it
-                if kind == codec.TRIMMED:
+                if kind == codec.TRIMMED and codec.trim_note(payload) <= codec.LET_GO:
                     trimmed = at, id
                 elif kind == codec.SET and trimmed[0] == at - 1 and at > time_ns:
                     let_go = trimmed[1]
@@ -176,6 +180,16 @@ def _note_let_go(disk: Files, place: LogPlace, files: Sequence[PinnedFile], time
     if let_go is not None:
         text = f"up to {ids.show(let_go).decode()} were let go since, and are missing; counts are of what is left"
         found.notes.append(f"{place.path}: entries {text}")
+    if compacted > time_ns:
+        _note_compacted(place, compacted, files[0], time_ns, found)
+
+
+def _note_compacted(place: LogPlace, compacted: int, oldest: PinnedFile, time_ns: int, found: Plan) -> None:
+    """Files were written anew since, without what was dead. Raises: TooOld if nothing of that time is left."""
+    if oldest.first_ns is None or oldest.first_ns > time_ns:
+        raise too_old(place, time_ns, compacted)
+    text = f"entries that were deleted by {show_time(compacted)} are missing, and counts and the last id may be less"
+    found.notes.append(f"{place.path}: {text}")
 
 
 # -- queues ----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The views ``topic_state``, the entries of topics that are there, and ``topic_summary``, what is known of each topic.
 
 A log is read twice: first for what was deleted and trimmed, then for the entries that were not. Of an earlier time,
-entries are not here that retention or trimming has removed from the files since.
+entries are not here that retention or trimming has removed from the files since. Where files were written anew without
+what was dead since, it is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lamina.log.files import Files
 from lamina.log.naming import TIMED
 from lamina.log.reader import Reader
 from lamina.pipeline import columns as kernel
-from lamina.pipeline import places, reading
+from lamina.pipeline import places, reach, reading
 from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.pieces import Piece
 from lamina.pipeline.reading import Records
@@ -47,6 +48,9 @@ class TopicStateView(StateView):
     name = "topic_state"
     kinds = (places.TOPIC,)
     columns = (TOPIC, ID, ID_MS, ID_SEQUENCE, FIELDS, TIME, TIME_NS, SIZE)
+
+    def check_reach(self, disk: Files, log: Log, as_of_ns: int) -> None:
+        _check_reach(disk, log, as_of_ns)
 
     def batches(self, disk: Files, task: Log, wanted: Sequence[Column]) -> Iterator[pa.RecordBatch]:
         asked = [column for column in wanted if column not in (ID, DAMAGE)]
@@ -75,6 +79,9 @@ class TopicSummaryView(StateView):
     kinds = (places.TOPIC,)
     columns = (TOPIC, LENGTH, ADDED, FIRST_ID, LAST_ID, MAX_DELETED_ID)
 
+    def check_reach(self, disk: Files, log: Log, as_of_ns: int) -> None:
+        _check_reach(disk, log, as_of_ns)
+
     def rows(self, disk: Files, log: Log) -> Iterator[Row]:
         found = Folded(disk, log)
         if found.state.exists:
@@ -87,6 +94,12 @@ class TopicSummaryView(StateView):
                 show_id(state.last_id) if state.last_id else None,
                 show_id(state.max_deleted) if state.max_deleted else None,
             )
+
+
+def _check_reach(disk: Files, log: Log, as_of_ns: int) -> None:
+    """Raises: TooOld."""
+    reach.check_reach(disk, log.place, log.files, as_of_ns)
+    reach.check_compacted(disk, log.place, log.files, as_of_ns)
 
 
 class Folded:

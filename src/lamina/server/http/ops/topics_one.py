@@ -127,6 +127,13 @@ class TopicWhy(Gives, frozen=True, kw_only=True):
     goes_bytes: int
     holders: list[TopicHolder]
     log_consumers: list[TopicLogConsumer]
+    dead_files: int
+    """Files that are written anew at the next look, without what is dead in them."""
+    dead_bytes: int
+    """What that gives back, about."""
+    past_files: int
+    """Files that stay, or stay as they are, for the recent past."""
+    past_bytes: int
 
 
 async def _why(place: Place, asked: TopicAsks) -> TopicWhy:
