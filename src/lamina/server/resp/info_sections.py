@@ -129,7 +129,10 @@ class OfDisk:
             size = self.size_of(folder)
             facts[f"disk_{name}_bytes"] = "" if size is None else size
         reserve = house.topics.reserve
-        facts["disk_is_full"] = int(reserve is not None and not reserve.is_held)
+        if reserve is not None:
+            facts["disk_low_water_bytes"] = reserve.low_water
+            facts["disk_reserve_bytes"] = reserve.size if reserve.is_held else 0
+        facts["disk_is_full"] = int(reserve is not None and reserve.is_short)
         return facts
 
     def size_of(self, folder: str) -> int | None:
