@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lamina.clock import SystemClock
 from lamina.errors import from_os
-from lamina.log.files import join
+from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.naming import RESERVE
 from lamina.log.reserve import LOW_WATER, SIZE, Reserve, former
@@ -23,9 +24,17 @@ if TYPE_CHECKING:
 class Disks:
     """Of one server. Threads: ``of`` by the one that opens engines, ``all`` by any."""
 
-    def __init__(self, life: Life, data: str | None, *, reserve_bytes: int = SIZE, low_water_bytes: int = LOW_WATER):
-        """A disk that is full is a problem of ``life``, which ends by itself."""
-        self._life, self._data = life, data
+    def __init__(
+        self,
+        life: Life,
+        data: str | None,
+        *,
+        reserve_bytes: int = SIZE,
+        low_water_bytes: int = LOW_WATER,
+        files: Callable[[], Files] = RealFiles,
+    ) -> None:
+        """A disk that is full is a problem of ``life``, which ends by itself. ``files`` gives those of each disk."""
+        self._life, self._data, self._files = life, data, files
         self._sizes = reserve_bytes, low_water_bytes
         self._reserves: dict[int, Reserve] = {}
         if data is not None:
@@ -36,7 +45,7 @@ class Disks:
 
         Raises: DiskError if the folder cannot be made.
         """
-        files = RealFiles()
+        files = self._files()
         try:
             files.make_folder(folder)
             disk = os.lstat(folder).st_dev  # a link is refused by who opens it: nothing is made behind one
