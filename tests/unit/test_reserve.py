@@ -4,6 +4,7 @@ and new work is taken again when there is room."""
 from __future__ import annotations
 
 import errno
+import logging
 import os
 
 import pytest
@@ -346,3 +347,19 @@ def test_a_real_disk_that_is_full_is_asked_for_once_more(tmp_path: object, monke
     files.on_full = give
     assert file.append([b"somebody does"]) == 13 and len(asked) == 1
     file.close()
+
+
+def test_a_disk_that_is_full_by_turns_is_not_told_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
+    lab = Lab()
+    with caplog.at_level(logging.INFO, "lamina.log"):
+        for _ in range(10):
+            lab.take(free=LOW)
+            lab.reserve.look()
+            lab.take(free=2 * LOW)
+            lab.reserve.look()
+            lab.clock.advance(0.1)
+        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+        lab.clock.advance(60)
+        lab.take(free=LOW)
+        lab.reserve.look()
+        assert len(caplog.records) == 3

@@ -38,6 +38,7 @@ logger = logging.getLogger("lamina.log")
 
 _EVERY_S: Final = 0.5  # how often it is tried to get the file back
 _JUST_S: Final = 0.2  # who met a full disk while another gave the file away, too, tries again
+_TOLD_S: Final = 10.0  # how often the log is told
 _LARGEST_PART: Final = 8  # of a small disk neither the file nor the low-water mark takes more than one in so many
 _AROUND: Final = 64  # bytes that a record takes beside its own
 
@@ -76,7 +77,8 @@ class Reserve:
         self._clock = clock
         self._wanted_size, self._wanted_low_water = size, low_water
         self._lock = threading.RLock()
-        self._again_at = self._looked_at = self._given_at = float("-inf")
+        self._again_at = self._looked_at = self._given_at = self._tell_at = float("-inf")
+        self._has_told = False
         self._unwritten: list[Callable[[], int]] = []
         self.room = Room(0, 0)
         """As it was seen last."""
@@ -146,9 +148,17 @@ class Reserve:
         self._above = above
         self._credit = self._fresh = -1 if self.is_short else above // 2
         if self.is_short and not was_short:
-            logger.warning("%s: %s", self._folder, self.problem())
-        elif was_short and not self.is_short:
+            self._tell(self.problem() or "")
+        elif was_short and not self.is_short and self._has_told:
+            self._has_told = False
             logger.info("%s: there is room again (%s): new work is taken", self._folder, show_bytes(self.room.free))
+
+    def _tell(self, text: str) -> None:
+        """Not again and again where a disk is full and not full by turns."""
+        now = self._clock.monotonic()
+        if now >= self._tell_at:
+            self._tell_at, self._has_told = now + _TOLD_S, True
+            logger.warning("%s: %s", self._folder, text)
 
     def spare(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """The chunks of a file that may be large, and that can be written another time: it ends before it takes the
@@ -185,7 +195,7 @@ class Reserve:
                 return now - self._given_at < _JUST_S
             self._remove(self._path)
             self.is_held, self._given_at, self._again_at = False, now, now + _EVERY_S
-            logger.warning("%s: the disk is full: the room of the reserve is given away", self._folder)
+            self._tell("the disk is full: the room of the reserve is given away")
             return True
 
     def _hold(self, now: float) -> None:
