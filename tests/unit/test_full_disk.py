@@ -11,16 +11,21 @@ import pytest
 
 import lamina
 from lamina.data import Data
+from lamina.engines.elsewhere import Stopper
 from lamina.engines.queues.options import QueueOptions
 from lamina.engines.store.api import Store
+from lamina.engines.store.compaction_task import Outcome, Task
+from lamina.engines.store.compaction_worker import compact_elsewhere
+from lamina.engines.store.compactions import Progress
 from lamina.engines.store.engine import StoreEngine
 from lamina.engines.store.options import StoreOptions
 from lamina.errors import DiskFull
 from lamina.log import OS, LogOptions
-from lamina.log.files import with_room
+from lamina.log.files import Files, with_room
 from lamina.log.files.memory import MemoryFile, MemoryFiles
 from lamina.log.reserve import Reserve
 from lamina.log.writer import Log
+from store_lab import StoreLab
 
 STORE = StoreOptions(epoch_ms=1)
 COUNT = 30
@@ -189,15 +194,17 @@ def test_a_store_that_was_opened_on_a_full_disk_writes_no_session_before_the_hea
     disk.write("other", bytes(1 << 20))
     options = StoreOptions(epoch_ms=0)
     engine = StoreEngine.open("store", files=disk, options=options)
+    disk.remove("other")
     channel = engine.channel()
     session = channel.begin()
     session.put(1, b"k", b"v")
     epoch = session.end()
-    channel.write(epoch)  # as one who gathered much does
+    channel.write(epoch)  # as one who gathered much does, before anybody has begun the epoch file
+    assert "store/pwal_0000" not in disk.contents()
+    StoreEngine.open("store", files=MemoryFiles(disk.contents()), options=options).close()
     engine.switch_epoch()
     with pytest.raises(DiskFull):
         engine.waiters.wait(epoch, engine.settle)
-    disk.remove("other")
     session = channel.begin()
     session.put(1, b"k", b"w")
     epoch = session.end()
@@ -207,6 +214,76 @@ def test_a_store_that_was_opened_on_a_full_disk_writes_no_session_before_the_hea
     with StoreEngine.open("store", files=disk, options=options) as again:
         found = again.view.get(1, b"k")
         assert found is not None and found.value == b"w" and again.last_epoch >= epoch
+
+
+def test_a_compaction_makes_the_catalog_of_a_store_that_was_made_on_a_full_disk() -> None:
+    disk = Disk()
+    disk.make_folder("store")
+    disk.size = 0
+    lab = StoreLab(disk)
+    assert disk.contents() == {}
+    disk.size = None
+    lab.s(0, a="1")
+    lab.sw()
+    made: list[str] = []
+
+    def compact(files: Files, task: Task, progress: Progress, stopper: Stopper) -> Outcome:
+        made.append(str("store/compaction_catalog" in disk.contents()))
+        return compact_elsewhere(files, task, progress, stopper)
+
+    with lab.switching():
+        lab.compactions.compact(compact=compact)
+    assert made == ["True"], "what a crash leaves of its parts would else look like those of a catalog that was lost"
+    lab.store.close()
+    lab.store = lab.open()
+    assert lab.entries() == {"a": "1"}
+
+
+def test_a_compaction_that_cannot_fit_into_a_full_disk_does_not_begin() -> None:
+    disk = MemoryFiles()
+    lab = StoreLab(disk)
+    for number in range(30):
+        lab.s(0, **{f"k{number}": "v" * 1000})
+    lab.sw()
+    disk.size = 400_000
+    reserve = Reserve(disk, "reserve", lab.clock, 0, 50_000)
+    lab.store.use_reserve(reserve)
+    disk.write("other", bytes(disk.room("").free - 20_000))
+    reserve.look()
+    before = disk.contents()
+    with pytest.raises(DiskFull, match="a compaction writes"):
+        lab.compact()
+    assert disk.contents() == before
+    disk.write("other", bytes(disk.room("").free + len(disk.contents()["other"]) - 49_000))
+    reserve.look()
+    assert reserve.is_short
+    assert lab.compact().entries_live == 30, "it fits, and makes room"
+
+
+def test_entries_are_not_spilled_into_the_last_room() -> None:
+    disk = MemoryFiles()
+    lab = StoreLab(disk, memory_bytes=10_000)
+    disk.size = 400_000
+    reserve = Reserve(disk, "reserve", lab.clock, 0, 50_000)
+    lab.store.use_reserve(reserve)
+    for number in range(10):
+        lab.s(0, **{f"k{number}": "v" * 400})
+        lab.sw()
+    disk.write("other", bytes(disk.room("").free - 50_000))
+    reserve.look()
+    for number in range(30):
+        lab.s(0, **{f"gone{number}": None})
+        lab.sw()
+    assert lab.store.view.tables()[0].bytes > 10_000
+    assert not any(name.startswith("store/run") for name in disk.contents())
+    reserve.give()
+    disk.remove("other")
+    lab.clock.advance(10)
+    reserve.look()
+    for number in range(20):
+        lab.s(0, **{f"k{number}": "v" * 400})
+        lab.sw()
+    assert any(name.startswith("store/run") for name in disk.contents()), "when there is room they are"
 
 
 def test_a_session_that_was_refused_for_want_of_room_leaves_nothing_and_the_next_goes_on() -> None:

@@ -197,6 +197,20 @@ def test_on_a_loop_nobody_looks_at_the_disk() -> None:
         check_room(lab.reserve, 1000)
 
 
+def test_whoever_makes_the_jobs_ready_for_a_loop_looks_for_it() -> None:
+    lab, waited = Lab(), 0
+    with pytest.raises(DiskFull):
+        for _ in range(5000):
+            try:
+                with loops.at_once():
+                    loops.this_thread().begin_command()
+                    lab.add()
+            except loops.MustWait:
+                waited += 1
+                lab.engine.be_ready()  # as the door has it done by a thread; then it runs the command anew
+    assert len(lab.ids) > 500 and 2 < waited < 50
+
+
 def test_what_is_larger_than_the_room_is_refused_and_smaller_things_are_not() -> None:
     lab = Lab()
     lab.take(free=LOW + 5000)

@@ -212,7 +212,7 @@ class Compactions:
             return
         live, free = engine.view.overlap(engine.baseline)[0], engine.files.room(engine.folder).free
         if live > free:
-            text = f"the disk is full: a compaction writes {show_bytes(live)} or more, {show_bytes(free)} are free"
+            text = f"the disk is full: a compaction writes about {show_bytes(live)}, {show_bytes(free)} are free"
             raise DiskFull(text, hint="make room; the next one tries again")
 
     def _nothing(self) -> CompactionReport:
