@@ -272,7 +272,7 @@ def test_entries_are_not_spilled_into_the_last_room() -> None:
     disk.write("other", bytes(disk.room("").free - 50_000))
     reserve.look()
     for number in range(30):
-        lab.s(0, **{f"gone{number}": None})
+        lab.s(0, **{f"gone{number}" + "x" * 400: None})
         lab.sw()
     assert lab.store.view.tables()[0].bytes > 10_000
     assert not any(name.startswith("store/run") for name in disk.contents())
