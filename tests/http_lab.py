@@ -33,10 +33,12 @@ from lamina.addresses import Address
 from lamina.cli.serve_settings import to_settings
 from lamina.client.connecting import Remote, connect
 from lamina.config import Given, load
+from lamina.log.files import Files
 from lamina.log.teardown import Teardown
 from lamina.server import houses
 from lamina.server.app import _keep_history
 from lamina.server.audit import Audit, Entry
+from lamina.server.disks import Disks
 from lamina.server.http.access import COOKIE
 from lamina.server.http.app import Site, build
 from lamina.server.http.console.app import site
@@ -123,8 +125,17 @@ class LoopThread:
 class HttpLab:
     """A server whose HTTP door is called instead of connected to. ``settings``: such as ``**{"queues.quota": "3"}``."""
 
-    def __init__(self, folder: Path, *, queues: str = "memory", is_loopback: bool = True, **settings: object) -> None:
-        """``queues``: memory or journal."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        queues: str = "memory",
+        is_loopback: bool = True,
+        files: Files | None = None,
+        **settings: object,
+    ) -> None:
+        """``queues``: memory or journal. ``files``: the disk of all engines."""
+        self._files = files
         self.folder = folder / "data"
         self._given = {**_SMALL, "queues.store": queues, **settings}
         self._is_loopback = is_loopback
@@ -159,7 +170,12 @@ class HttpLab:
         assert settings.jobs is not None and settings.topics is not None
         self.life = Life()
         self.gate = Gate(str(self.folder))
-        self.inside = Inside(self.life, self.gate, data=str(self.folder), config=lambda: self.config)
+        disks = None
+        if self._files is not None:
+            sizes = {"reserve_bytes": settings.reserve_bytes, "low_water_bytes": settings.low_water_bytes}
+            files = self._files
+            disks = Disks(self.life, str(self.folder), files=lambda: files, **sizes)
+        self.inside = Inside(self.life, self.gate, data=str(self.folder), config=lambda: self.config, disks=disks)
         self._doors, self._http = LoopThread(), LoopThread()
         opened.later(self._doors.close)
         served = [

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from lamina.clock import Clock
-from lamina.errors import BadName, BadOption, LogClosed
+from lamina.clock import Clock, SystemClock
+from lamina.errors import BadName, BadOption, LogClosed, from_os
 from lamina.log import folders, mark
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lamina.engines.store.options import StoreOptions
     from lamina.engines.topics.api import NamedTopic, TopicFolder
     from lamina.engines.topics.typed import TypedTopic
+    from lamina.log.reserve import Reserve
     from lamina.tasks.book import TaskBook
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class Data:
         self._jobs_options, self._topics_options = jobs, topics
         self.folder = folder
         self._files = RealFiles() if files is None else files
+        self._has_own_files = files is None
         mark.check(self._files, folder)
         self._clock = clock
         self._committer = Committer()
@@ -77,6 +79,7 @@ class Data:
         self._topics: TopicFolder | None = None
         self._queues: Queues | None = None
         self._store: Store | None = None
+        self._reserve: Reserve | None = None
         self._is_closed = False
 
     def log(self, name: str, options: LogOptions | None = None, *, salvage: bool = False) -> Log:
@@ -116,21 +119,20 @@ class Data:
             if self._jobs is None:
                 from lamina.engines.jobs.api import Jobs
                 from lamina.engines.jobs.engine import JobEngine
-                from lamina.log.naming import RESERVE
-                from lamina.log.reserve import Reserve
 
                 folder = join(self.folder, "jobs")
                 mark.make(self._files, self.folder)
+                reserve = self._room()
                 with Teardown(folder) as teardown:
                     engine = JobEngine.open(
                         folder,
                         options=self._jobs_options,
-                        files=self._files,
+                        files=reserve.files,
                         clock=self._clock,
                         committer=self._committer,
                     )
                     teardown.later(engine.close)
-                    engine.reserve = Reserve(self._files, join(folder, RESERVE), engine.clock)
+                    engine.reserve = reserve
                     self._jobs = Jobs(engine)
                     teardown.cancel()
             return self._jobs
@@ -146,21 +148,22 @@ class Data:
             if self._topics is None:
                 from lamina.engines.topics.api import TopicFolder
                 from lamina.engines.topics.retention import Retentions
-                from lamina.engines.topics.topics import RESERVE, Topics
-                from lamina.log.reserve import Reserve
+                from lamina.engines.topics.topics import Topics
 
                 retentions = Retentions.parse(f"{pattern}={limits}" for pattern, limits in self._retention.items())
                 folder = join(self.folder, "topics")
+                mark.make(self._files, self.folder)
+                reserve = self._room()
                 with Teardown(folder) as teardown:
                     topics = Topics.open(
                         folder,
                         options=self._topics_options,
-                        files=self._files,
+                        files=reserve.files,
                         clock=self._clock,
                         committer=self._committer,
                     )
                     teardown.later(topics.close)
-                    topics.reserve = Reserve(self._files, join(folder, RESERVE), topics.clock)
+                    topics.reserve = reserve
                     self._topics = TopicFolder(topics, retentions)
                     teardown.cancel()
             return self._topics
@@ -194,21 +197,20 @@ class Data:
             if self._queues is None:
                 from lamina.engines.queues.api import Queues
                 from lamina.engines.queues.opening import open_engine
-                from lamina.log.naming import RESERVE
-                from lamina.log.reserve import Reserve
 
                 folder = join(self.folder, "queues")
+                reserve = self._room()
                 with Teardown(folder) as teardown:
                     engine = open_engine(
                         folder,
                         options=self._queue_options,
                         log=self._queue_log_options,
-                        files=self._files,
+                        files=reserve.files,
                         clock=self._clock,
                         committer=self._committer,
                     )
                     teardown.later(engine.close)
-                    engine.use_reserve(Reserve(self._files, join(folder, RESERVE), engine.clock))
+                    engine.reserve = reserve
                     self._queues = Queues(engine)
                     teardown.cancel()
             return self._queues
@@ -228,13 +230,15 @@ class Data:
             if self._store is None:
                 from lamina.engines.store.api import Store
 
+                reserve = self._room()
                 self._store = Store.open(
                     join(self.folder, "store"),
                     options=self._store_options,
-                    files=self._files,
+                    files=reserve.files,
                     clock=self._clock,
                     committer=self._committer,
                 )
+                self._store.engine.use_reserve(reserve)
             return self._store
 
     @cached_property
@@ -248,6 +252,22 @@ class Data:
     def tasks(self) -> TaskBook:
         """All functions that were made tasks, by name."""
         return self.task
+
+    def _room(self) -> Reserve:
+        """What all engines share: who says whether there is room on the disk, and keeps some."""
+        if self._reserve is None:
+            from lamina.log.naming import RESERVE
+            from lamina.log.reserve import Reserve, former
+
+            # Plain logs have files of their own: what they take is new work, and must not eat the reserve.
+            files = RealFiles() if self._has_own_files else self._files
+            try:
+                files.make_folder(self.folder)
+            except OSError as error:
+                raise from_os(error, "make the folder", self.folder) from error
+            clock, path = self._clock or SystemClock(), join(self.folder, RESERVE)
+            self._reserve = Reserve(files, path, clock, former=former(self.folder))
+        return self._reserve
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -82,6 +82,28 @@ def scripts() -> Iterator[tuple[str, Callable[[Story], int]]]:
         story.kill()
         return since
 
+    def opening_on_a_full_disk(story: Story) -> int:
+        story.put(0, a="1")
+        story.switch()
+        story.put(1, c="3")
+        story.put(0, never="durable")
+        story.write_out(0)
+        since = story.disk.points
+        for number in range(2):
+            story.disk.size = 0  # nothing is free
+            story.kill()
+            story.put(2, refused=f"{number}")
+            story.switch()
+        story.disk.size = None
+        story.put(1, d="4")
+        story.switch()
+        story.put(2, refused=None)
+        story.write_out(2)
+        story.kill()
+        story.put(0, e="5")
+        story.switch()
+        return since
+
     def closing(story: Story) -> int:
         story.put(0, a="1")
         story.switch(9)
@@ -107,5 +129,5 @@ def scripts() -> Iterator[tuple[str, Callable[[Story], int]]]:
         story.clean_up()
         return since
 
-    for scene in (writing, two_rotations, compaction, cleaning, opening, closing, backing_up):
+    for scene in (writing, two_rotations, compaction, cleaning, opening, opening_on_a_full_disk, closing, backing_up):
         yield scene.__name__, scene

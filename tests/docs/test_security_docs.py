@@ -130,6 +130,7 @@ CODE: dict[str, object] = {
     "queues whose files are open (store `journal`)": default(QueueOptions, "most_open"),
     "one session of the store": default(StoreOptions, "max_session_bytes"),
     "memory for entries of the store that are in no sorted file": default(StoreOptions, "memory_bytes"),
+    "room that has to be free for new work": reserve.LOW_WATER,
     "room kept for a full disk": reserve.SIZE,
     "`users.json`": users._MOST_BYTES,
     "a pattern of a right": rights._MOST_PATTERN,

@@ -470,27 +470,6 @@ def test_a_start_that_fails_writes_no_dump(tmp_path: Path) -> None:
     assert sorted((data / "queues").glob("*.dump")) == dumps
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
-def test_a_disk_that_is_full_at_the_start_is_told(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip("no small disk can be mounted here")
-    try:
-        with (disk / "filler").open("wb", buffering=0) as filler:
-            while filler.write(b"x" * 4096) == 4096:
-                pass
-    except OSError:
-        pass
-    try:
-        code, said = refused("--data", disk / "data", *FREE)
-        assert code == _EXIT_ERROR and "error disk_full: " in said and "No space left on device" in said
-        assert not any(tree(disk / "data").values()), "there are folders and locks, and nothing in them"
-    finally:
-        subprocess.run(["umount", disk], check=True)
-
-
 @pytest.mark.parametrize(("said", "state"), [("off", "leased"), ("on", "ready")])
 def test_jobs_that_are_worked_on_are_given_back_at_a_stop_where_that_is_wanted(
     tmp_path: Path, said: str, state: str

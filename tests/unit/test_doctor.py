@@ -185,8 +185,11 @@ def test_the_disk_below_a_folder_is_looked_at_also_if_the_folder_is_not_there(tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_with_less_room_than_its_reserves_is_a_problem(tmp_path: Path) -> None:
-    findings = list(doctor_machine.look_below(str(tmp_path), reserve_bytes=1 << 62))
+def test_a_disk_with_less_room_than_the_low_water_mark_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_machine, "part_of", lambda disk, wanted: disk)
+    findings = list(doctor_machine.look_below(str(tmp_path)))
     assert "takes nothing new" in texts([finding for finding in findings if finding.level == PROBLEM])
 
 
@@ -236,7 +239,7 @@ def machine_is_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     """What the machine of the tests is like must not decide about exit codes."""
     if "exits" in request.node.name:
         monkeypatch.setattr(doctor_machine, "look", lambda: iter([Finding(OK, "python", "fine")]))
-        monkeypatch.setattr(doctor_machine, "look_below", lambda folder: iter([]))
+        monkeypatch.setattr(doctor_machine, "look_below", lambda folder, *room: iter([]))
     yield
 
 

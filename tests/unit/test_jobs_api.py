@@ -527,7 +527,7 @@ def test_a_full_disk_refuses_and_lets_go_on(jobs: Jobs, files: FaultyFiles) -> N
         jobs.add_many("q", [b"refused"] * 3)
     assert [view.payload for view in jobs.list("q")] == [b"kept"]
     files.heal()
-    while not jobs.engine.reserve.hold():  # type: ignore[union-attr]  # it is tried once in a while
+    while not jobs.engine.reserve.look():  # type: ignore[union-attr]  # it is tried once in a while
         time.sleep(0.05)
     jobs.add("q", b"again")
     assert [view.payload for view in jobs.list("q")] == [b"kept", b"again"]
@@ -714,7 +714,7 @@ def test_a_full_disk_refuses_a_coroutine_too(jobs: Jobs, files: FaultyFiles) -> 
         outcomes = await asyncio.gather(*(jobs.aio.add("q", b"no") for _ in range(20)), return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {DiskFull}
         files.heal()
-        while not jobs.engine.reserve.hold():  # type: ignore[union-attr]
+        while not jobs.engine.reserve.look():  # type: ignore[union-attr]
             await asyncio.sleep(0.05)
         await jobs.aio.add("q", b"again")
         assert [view.payload for view in jobs.list("q")] == [b"kept", b"again"]

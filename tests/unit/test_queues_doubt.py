@@ -189,9 +189,7 @@ def test_messages_can_be_acknowledged_on_a_full_disk_and_no_new_ones_are_taken(s
     disk = FaultyFiles(MemoryFiles())
     lab = Lab(store, files=disk, sync=OS)
     engine = lab.engine
-    reserve = Reserve(disk, "/queues/reserve", lab.clock, 1 << 16)
-    engine.use_reserve(reserve)
-    assert engine.reserve is reserve and engine.keeper.reserve is reserve
+    reserve = engine.reserve = Reserve(disk, "/queues/reserve", lab.clock, 1 << 16)
     queue, made = engine.create()
     engine.settle(made)
     sent = [engine.send(queue, body) for body in (b"first", b"second")]
@@ -217,17 +215,28 @@ def test_messages_can_be_acknowledged_on_a_full_disk_and_no_new_ones_are_taken(s
 # -- the server's life -------------------------------------------------------------------------------------------------
 
 
+class _Disks:
+    """There is one."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+
+    def of(self, folder: str, name: str) -> Reserve:
+        self._served.disk.make_folder(folder)
+        return Reserve(self._served.disk, f"{folder}/{name}", self._served.clock, 4096)
+
+
 class Served:
     """The queues of a server on a disk in memory: opened and closed as ``lamina serve`` does."""
 
     def __init__(self, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.disk, self.clock = FaultyFiles(MemoryFiles()), ManualClock()
         self.committer = Committer()
-        opened = partial(opening.open_engine, files=self.disk, clock=self.clock)
+        opened = partial(opening.open_engine, clock=self.clock)
         monkeypatch.setattr(opening, "open_engine", opened)
         options = QueueOptions(store=store, dump_every_s=0, expire_every_s=0)
         log = LogOptions(sync=OS)
-        self.settings = houses.QueueSettings(folder=FOLDER, log=log, options=options, reserve_bytes=4096)
+        self.settings = houses.QueueSettings(folder=FOLDER, log=log, options=options)
         topics = Topics.open("/topics", files=MemoryFiles(), clock=self.clock, threaded=False)
         self.house = House(topics, self.clock)
 
@@ -239,7 +248,8 @@ class Served:
     @contextmanager
     def open(self) -> Iterator[Any]:
         try:
-            with houses._queues(self.settings, self.committer, Inside(Life(), Gate())) as let_in:
+            inside = Inside(Life(), Gate(), disks=_Disks(self))  # type: ignore[arg-type]
+            with houses._queues(self.settings, self.committer, inside) as let_in:
                 yield let_in
         finally:
             self.committer.stop()
@@ -255,7 +265,11 @@ def test_the_server_keeps_room_for_records_and_for_messages(store: str, monkeypa
     with served.open() as let_in:
         asyncio.run(serve())
         reserve = served.engine.reserve
-        assert reserve is not None and reserve.is_held and served.engine.keeper.reserve is reserve
+        assert reserve is not None and reserve.is_held
+        served.disk.fail("append", error=errno.ENOSPC)
+        queue, made = served.engine.create()
+        served.engine.settle(made)
+        assert not reserve.is_held and queue.rid in served.engine.state.queues
 
 
 def test_the_server_lets_who_waits_try_again_after_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,11 +302,11 @@ def test_a_record_that_is_refused_at_the_stop_does_not_keep_the_queues_from_bein
         served.engine.settle(made)
         served.engine.keeper.settle(served.engine.send(queue, b"kept")[1])
         served.engine.create()
-        fault = served.disk.fail("append", error=errno.ENOSPC, only=RECORDS)
-    assert fault.struck == 1
+        fault = served.disk.fail("append", error=errno.ENOSPC, only=RECORDS, times=2)
+    assert fault.struck == 2
     log = served.engine.log
     assert isinstance(log, Log) and isinstance(log.failure, LogClosed)
-    again = opening.open_engine(FOLDER, options=served.settings.options, threaded=False)
+    again = opening.open_engine(FOLDER, files=served.disk, options=served.settings.options, threaded=False)
     assert [len(again.messages.messages(queue)) for queue in again.state.queues.values()] == [1]
     again.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -17,11 +16,13 @@ from lamina.engines.queues.options import QueueOptions
 from lamina.engines.store.api import Store
 from lamina.engines.topics.topics import Topics
 from lamina.errors import LaminaError
+from lamina.log.files import Room
 from lamina.log.files.faulty import Fault
+from lamina.log.files.real import RealFiles
 from lamina.log.options import LogOptions
-from lamina.log.reserve import Reserve
 from lamina.log.sync import ALWAYS
 from lamina.server import restored
+from lamina.server.disks import Disks
 from lamina.server.life import Life
 from lamina.testing import FaultyFiles, MemoryFiles
 
@@ -111,19 +112,40 @@ def test_a_log_that_was_closed_in_order_is_no_problem(lab: Lab) -> None:
     assert lab.life.problems == {}
 
 
-def test_a_full_disk_is_a_problem_until_there_is_room(lab: Lab) -> None:
-    reserve = Reserve(lab.files, "reserve", lab.clock, 1000)
-    restored.watch_room(lab.life, "jobs", lambda: reserve)
+def test_a_full_disk_is_one_problem_until_there_is_room(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = [Room(1 << 30, 1 << 30)]
+    monkeypatch.setattr(RealFiles, "room", lambda self, folder: room[0])
+    disks = Disks(lab.life, str(tmp_path / "data"), reserve_bytes=1000, low_water_bytes=1000)
+    reserve = disks.of(str(tmp_path / "data" / "jobs"))
+    assert disks.all() == [reserve] and reserve is disks.of(str(tmp_path / "data" / "topics"), ".reserve")
     lab.life.ready()
-    assert lab.life.problems == {}
-    lab.files.faults.append(Fault("create", error=errno.ENOSPC, times=1_000))
-    reserve.give()
-    lab.clock.advance(1)
-    assert "the disk is full" in lab.life.problems["jobs disk"]
+    assert lab.life.problems == {} and (tmp_path / "data" / "reserve").stat().st_size == 1000
+    room[0] = Room(1 << 30, 999)
+    reserve.look()  # as the threads do that look after the engines
+    assert "the disk is full: 999 B" in lab.life.problems["disk"] and len(lab.life.problems) == 1
     assert lab.life.needs_restart == "", "it may end by itself"
-    lab.files.faults.clear()
-    lab.clock.advance(1)
-    assert lab.life.problems == {}, "whoever looks finds out that there is room again"
+    room[0] = Room(1 << 30, 2000)
+    reserve.look()
+    assert lab.life.problems == {}
+
+
+def test_a_folder_on_another_disk_has_a_reserve_of_its_own(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.lstat
+
+    def lstat(path: str) -> os.stat_result:
+        found = real(path)
+        return os.stat_result((*found[:2], found.st_dev + path.endswith("topics"), *found[3:10]))
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    disks = Disks(lab.life, str(tmp_path), reserve_bytes=1000, low_water_bytes=1000)
+    first, other = disks.of(str(tmp_path / "jobs")), disks.of(str(tmp_path / "topics"), ".reserve")
+    assert disks.all() == [first, other] and disks.first is first
+    assert (tmp_path / "reserve").exists() and (tmp_path / "topics" / ".reserve").exists()
+    assert not (tmp_path / "jobs" / "reserve").exists()
 
 
 def test_a_write_that_the_disk_refuses_is_a_problem_until_one_gets_through(lab: Lab) -> None:
@@ -209,15 +231,3 @@ def test_a_log_of_groups_that_failed_needs_a_new_start(lab: Lab) -> None:
     assert lab.life.needs_restart.startswith("topics: orders: ")
     with suppress(LaminaError):
         topics.close()
-
-
-def test_a_disk_without_room_is_a_problem_also_for_what_keeps_none(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    restored.watch_disk(lab.life, str(tmp_path))
-    lab.life.ready()
-    assert lab.life.problems == {}
-    room = os.statvfs(tmp_path)
-    full = os.statvfs_result((*room[:4], 1, *room[5:]))
-    monkeypatch.setattr(os, "statvfs", lambda folder: full)
-    assert "the disk is full" in lab.life.problems["disk"] and lab.life.needs_restart == ""

@@ -3,6 +3,7 @@ read. Cases C19 to C28, rules R-SNP1 and R-SNP2 of the store."""
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -345,7 +346,20 @@ def test_a_spill_that_finds_no_room_leaves_the_entries_in_memory() -> None:
     assert len(lab.entries()) == 11
 
 
-def test_opening_that_finds_no_room_to_spill_refuses_and_changes_nothing() -> None:
+@pytest.mark.parametrize("operation", ["create", "append", "sync"])
+def test_opening_that_finds_no_room_to_spill_keeps_entries_in_memory(operation: str) -> None:
+    lab = StoreLab()
+    for number in range(50):
+        lab.s(0, **{f"k{number}": "v" * 300})
+    lab.store.close()
+    lab.options = StoreOptions(epoch_ms=0, memory_bytes=1000)
+    fault = lab.files.fail(operation, only="run.", error=errno.ENOSPC, times=1 << 30)
+    lab.store = lab.open()
+    assert fault.struck == 1, "it is not tried again and again"
+    assert len(lab.entries()) == 50 and not any("run." in name for name in lab.disk.contents())
+
+
+def test_opening_that_cannot_spill_refuses_and_changes_nothing() -> None:
     lab = StoreLab()
     for number in range(50):
         lab.s(0, **{f"k{number}": "v" * 300})
@@ -353,7 +367,7 @@ def test_opening_that_finds_no_room_to_spill_refuses_and_changes_nothing() -> No
     lab.options = StoreOptions(epoch_ms=0, memory_bytes=1000)
     before = lab.disk.contents()
     for operation in ("create", "append", "sync"):
-        lab.files.fail(operation, only="run.", error=28)
+        lab.files.fail(operation, only="run.", error=errno.EIO)
         with pytest.raises(StorageError):
             lab.open()
         lab.files.heal()

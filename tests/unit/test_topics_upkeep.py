@@ -173,14 +173,14 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_written_to() -> None:
 def test_a_full_disk_gets_room_by_retention_and_takes_entries_again() -> None:
     lab = Lab("*=length:20")
     lab.disk.size = 40_000
-    lab.topics.reserve = Reserve(lab.disk, f"{FOLDER}/.reserve", lab.clock, 5000)
+    lab.topics.reserve = Reserve(lab.disk, f"{FOLDER}/.reserve", lab.clock, 5000, 5000)
     with pytest.raises(DiskFull):
         lab.fill(b"t", 1000)
-    assert not lab.topics.reserve.is_held
+    assert lab.topics.reserve.is_short
     assert lab.upkeep.shed_all().files > 10
     lab.clock.advance(1)
     lab.upkeep.look()
-    assert lab.topics.reserve.is_held
+    assert lab.topics.reserve.is_held and not lab.topics.reserve.is_short
     lab.fill(b"t", 10)
 
 

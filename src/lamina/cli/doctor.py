@@ -50,7 +50,8 @@ def look(folder: str, settings: Config, *, deep: bool, progress: Progress) -> It
     from lamina.cli import doctor_folder, doctor_machine
 
     yield from doctor_machine.look()
-    yield from doctor_machine.look_below(folder)
+    room = settings.number("server.reserve_bytes"), settings.number("server.low_water_bytes")
+    yield from doctor_machine.look_below(folder, *room)
     yield from doctor_folder.look_at_settings(settings)
     has_password = settings.maybe("server.password") is not None
     yield from doctor_folder.look(folder, deep=deep, has_password=has_password, progress=progress)

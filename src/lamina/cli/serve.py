@@ -91,6 +91,11 @@ def _default(key: str) -> str:
     "--reserve-bytes", metavar="BYTES", help="Room kept for a full disk, 0: none." + _default("server.reserve_bytes")
 )
 @click.option(
+    "--low-water-bytes",
+    metavar="BYTES",
+    help="With less than that free on the disk nothing new is taken." + _default("server.low_water_bytes"),
+)
+@click.option(
     "--retain",
     multiple=True,
     metavar="PATTERN=LIMITS",

@@ -26,7 +26,6 @@ def to_settings(config: Config, *, force_restore: bool = False) -> Settings:
             log=config.log_options("jobs"),
             clean_ms=config.number("jobs.clean_ms"),
             returns_leases=config.is_on("jobs.return_leases"),
-            reserve_bytes=config.number("server.reserve_bytes"),
         )
     return Settings(
         data=data,
@@ -38,6 +37,8 @@ def to_settings(config: Config, *, force_restore: bool = False) -> Settings:
         insecure=config.is_on("server.insecure"),
         max_connections=config.number("server.max_connections"),
         max_output_bytes=config.number("server.max_output_bytes"),
+        reserve_bytes=config.number("server.reserve_bytes"),
+        low_water_bytes=config.number("server.low_water_bytes"),
         log_level=config.text("server.log_level"),
     )
 
@@ -45,7 +46,7 @@ def to_settings(config: Config, *, force_restore: bool = False) -> Settings:
 def _topics(config: Config, at: Address, *, force_restore: bool) -> TopicSettings:
     from lamina.server.settings import QueueSettings, StoreSettings, TopicSettings
 
-    data, reserve = Path(config.text("data")), config.number("server.reserve_bytes")
+    data = Path(config.text("data"))
     queue_options, store_options = config.queue_options(), config.store_options()
     queues = store = None
     if queue_options is not None:
@@ -53,7 +54,6 @@ def _topics(config: Config, at: Address, *, force_restore: bool) -> TopicSetting
             folder=str(data / "queues"),
             log=config.log_options("queues"),
             options=queue_options,
-            reserve_bytes=reserve,
             password=config.maybe("queues.password"),
             force=force_restore,
         )
@@ -63,7 +63,6 @@ def _topics(config: Config, at: Address, *, force_restore: bool) -> TopicSetting
         at=at,
         folder=str(data / "topics"),
         log=config.log_options("topics"),
-        reserve_bytes=reserve,
         retain=config.retain(),
         idle_s=config.number("server.idle_s"),
         queues=queues,

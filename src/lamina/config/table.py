@@ -15,7 +15,7 @@ from lamina.config.kinds import Kind
 from lamina.engines.queues.options import STORES, QueueOptions
 from lamina.engines.store.options import StoreOptions
 from lamina.log.options import LogOptions
-from lamina.log.reserve import SIZE
+from lamina.log.reserve import LOW_WATER, SIZE
 from lamina.units import MIB
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -88,7 +88,19 @@ def _server() -> Iterable[Setting]:
         "Answers that clients have not taken, of all connections; beyond that those who have most are hung up on.",
         is_live=True,
     )
-    yield one("reserve_bytes", kinds.size(), SIZE, "Room kept for a full disk, for each engine but the store; 0: none.")
+    yield one(
+        "reserve_bytes",
+        kinds.size(),
+        SIZE,
+        "Room kept for a full disk, in a file that all engines share; at most an eighth of the disk; 0: none.",
+    )
+    yield one(
+        "low_water_bytes",
+        kinds.size(),
+        LOW_WATER,
+        "With less than that free on the disk nothing new is taken, so that what ends work goes on; at most an eighth "
+        "of the disk.",
+    )
     yield one(
         "password",
         kinds.text(),

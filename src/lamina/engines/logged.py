@@ -19,6 +19,27 @@ from lamina.log.sync import Level
 from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
 
+_AGAIN_S = 0.5  # how often who is refused for want of room looks whether there is some
+
+
+def check_room(reserve: Reserve | None, size: int) -> None:
+    """Before ``size`` bytes of new work are taken. Whatever ends work, or makes room, goes on without asking.
+
+    Raises: DiskFull, and nothing was changed; MustWait on a loop, when somebody has to look at the disk first.
+    """
+    if reserve is None or reserve.takes(size):
+        return
+    if reserve.fits(size):
+        loops.must_wait()
+        reserve.look()
+    elif not loops.is_at_once():
+        reserve.look(at_most_every_s=_AGAIN_S)
+    if not reserve.fits(size):
+        raise DiskFull(
+            "the disk is full: nothing new is taken",
+            hint="make room; reading, ends of work and cleaning go on, and new work by itself",
+        )
+
 
 class Logged:
     """The part of an engine that faces the log. Threads: every method is safe from any thread."""
@@ -33,7 +54,7 @@ class Logged:
         self.unready: StorageError | None = None
         """A record was tried for a loop, and is refused as well."""
         self.reserve: Reserve | None = None
-        """Room for what has to go on when the disk is full."""
+        """Says whether new work is taken, and keeps room for what has to go on when the disk is full."""
         self.rebuilds = 0
         """How often the state was built anew: what was answered from an older one may not be so."""
 
@@ -176,8 +197,6 @@ class Logged:
         if isinstance(error, LogClosed) or not isinstance(self.log, Log):
             return
         with self.lock:
-            if isinstance(error, DiskFull) and self.reserve is not None:
-                self.reserve.give()
             if take_back(self.journal, self.log, self.rebuild):
                 self.rebuilds += 1
                 self.was_rebuilt()

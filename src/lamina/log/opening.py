@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lamina.clock import Clock
-from lamina.errors import from_os
+from lamina.errors import DiskFull, from_os
 from lamina.log import lock
 from lamina.log.commit import Committer
 from lamina.log.files import Files, FolderLock
@@ -73,18 +73,24 @@ def start(
     clock: Clock,
     committer: Committer | None = None,
     threaded: bool = True,
+    may_be_later: bool = False,
 ) -> Log:
     """Go on in a new file ``name`` behind records that the caller has recovered and synced; nothing is read.
 
     ``last`` is the time of the newest of them (0: there is none): positions go on from there. The caller took the lock
-    of the folder; ``close`` lets it go.
-    Durability: when it returns, the file is there for good.
+    of the folder; ``close`` lets it go. ``may_be_later``: on a full disk the file is made by the first record.
+    Durability: when it returns, the file is there for good, unless the disk is full.
     Raises: DiskError, DiskFull, LogFailed; then the lock is still the caller's.
     """
     recovered = Recovered(RecoveryReport(segments=1))
     recovered.index.last = recovered.index.last_data = last
     tail = Tail(folder, files, clock, options, family, format, recovered)
-    tail.begin(name)
+    try:
+        tail.begin(name)
+    except DiskFull:
+        if not may_be_later:
+            raise
+        tail.begin_later(name)
     reader = reader_of(folder, files, options, family)
 
     def make() -> Log:

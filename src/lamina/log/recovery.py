@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lamina.clock import Clock
@@ -20,7 +21,7 @@ from lamina.errors import Corruption, from_os
 from lamina.log import index as indexes
 from lamina.log import rewrite
 from lamina.log.attest import is_attested
-from lamina.log.files import File, Files, join, read_at, write_all
+from lamina.log.files import File, Files, is_full, join, read_at, write_all
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index, State
@@ -40,9 +41,10 @@ class TornTail:
     bytes: int
     reason: str
     kept_as: str
+    """Empty: on a full disk they are cut all the same, for it has to be possible to start."""
 
     def __str__(self) -> str:
-        kept = f"kept in {self.kept_as}" if self.kept_as else "nothing to keep"
+        kept = f"kept in {self.kept_as}" if self.kept_as else "not kept, for the disk is full"
         return f"{self.file}, byte {self.offset}: cut a torn tail of {self.bytes} bytes ({self.reason}), {kept}"
 
 
@@ -214,7 +216,7 @@ def cut(files: Files, folder: str, name: str, examined: Examined, report: Recove
         size = file.size()
         # A file that never got past its header holds nothing worth keeping or telling.
         is_worth_keeping = size > max(keep, HEADER_SIZE)
-        kept_as = keep_aside(files, folder, file, name, keep, size, clock) if is_worth_keeping else ""
+        kept_as = try_to_keep_aside(files, folder, file, name, keep, size, clock) if is_worth_keeping else ""
         if keep:
             file.truncate(keep)
             file.sync()
@@ -226,10 +228,22 @@ def cut(files: Files, folder: str, name: str, examined: Examined, report: Recove
         report.torn.append(TornTail(name, keep, size - keep, REASONS[examined.why], kept_as))
 
 
+def try_to_keep_aside(files: Files, folder: str, file: File, name: str, start: int, end: int, clock: Clock) -> str:
+    """``keep_aside`` for a tail that nobody was told is safe. Returns nothing where the disk has no room for it."""
+    try:
+        return keep_aside(files, folder, file, name, start, end, clock)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        return ""
+
+
 def keep_aside(
     files: Files, folder: str, file: File, name: str, start: int, end: int, clock: Clock, what: str = "torn"
 ) -> str:
-    """Copy bytes of a file to ``<name>.torn-<time>`` and make sure that they are there."""
+    """Copy bytes of a file to ``<name>.torn-<time>`` and make sure that they are there. Raises: OSError, and no copy is
+    left.
+    """
     moment = clock.now_ns()
     while True:
         kept_as = f"{name}.{what}-{show_file_time(moment)}"
@@ -242,6 +256,10 @@ def keep_aside(
         for chunk in chunks_of(file, start, end):
             write_all(copy, [chunk])
         copy.sync()
+    except BaseException:
+        with suppress(OSError):
+            files.remove(join(folder, kept_as))
+        raise
     finally:
         copy.close()
     files.sync_folder(folder)

@@ -93,6 +93,8 @@ class Tail:
         self._attested = self._index_kept = 0
         self._was_begun = False  # the active file was made before there was a record for it, and stays without one
         self._newest = self._sealed = recovered.newest
+        self._next: FileName | None = None
+        """What the next file is called, where that does not follow from the newest."""
         self._active = self._reopen(recovered)
 
     def _reopen(self, recovered: Recovered) -> ActiveSegment | None:
@@ -244,6 +246,8 @@ class Tail:
         return self._name_in_folder(self._make(self._next_name(first_record)))
 
     def _next_name(self, first_record: int) -> FileName:
+        if self._next is not None:
+            return self._next
         name = parse(self._family.next_name(self._newest, first_record))
         assert name is not None
         return name
@@ -262,9 +266,13 @@ class Tail:
                     raise self._failed("sync the folder", error) from error
                 self._files.remove(segment.file.path)  # nothing was synced yet, only the folder could not be opened
             raise
-        self._newest = segment.name
+        self._newest, self._next = segment.name, None
         self._index_kept = segment.size
         return segment
+
+    def begin_later(self, name: FileName) -> None:
+        """The first record makes the file ``name``, or ``begin`` does: there is no room for it now."""
+        self._next = name
 
     def begin(self, name: FileName | None = None) -> str | None:
         """Make a new file now, ``name`` or the next one, safe on the disk; what was the active one is sealed.

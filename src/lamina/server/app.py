@@ -26,7 +26,8 @@ from lamina.errors import BadOption, DiskError, LaminaError, MissingExtra
 from lamina.log import mark
 from lamina.log.files.real import RealFiles
 from lamina.log.teardown import Teardown
-from lamina.server import handles, houses, notifying, restored
+from lamina.server import handles, houses, notifying
+from lamina.server.disks import Disks
 from lamina.server.houses import Served
 from lamina.server.inside import Inside
 from lamina.server.life import Life
@@ -95,6 +96,9 @@ def _live(
             listeners.append(Listener(engine.at))
             opened.later(listeners[-1].close)
     check_free(files, (folder for _, folder in _folders(settings)))
+    inside.disks = Disks(
+        life, settings.data, reserve_bytes=settings.reserve_bytes, low_water_bytes=settings.low_water_bytes
+    )
     # Before the engines, so that it is the last to close: who watches sees how far they are, and the server stop.
     http = _open_http(settings.http, inside, tls, opened)
     running = Running(listeners, tls, inside, signals)
@@ -106,7 +110,6 @@ def _live(
         served = _open_engines(settings, inside, opened)
     if settings.data is not None:
         _open_audit(inside, settings.data, opened)
-        restored.watch_disk(life, settings.data)
         for warning in open_to_others(settings.data):
             logger.warning("%s", warning)
     _keep_history(inside, settings.data, opened)

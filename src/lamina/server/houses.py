@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 
 from lamina.addresses import Address
 from lamina.errors import JobError, StorageError
-from lamina.log.files import join
-from lamina.log.reserve import Reserve
 from lamina.log.teardown import Teardown
 from lamina.server import restored
 from lamina.server.inside import Inside
@@ -26,6 +24,8 @@ from lamina.server.settings import JobSettings, QueueSettings, Settings, StoreSe
 if TYPE_CHECKING:
     from lamina.engines.jobs.engine import JobEngine
     from lamina.log.commit import Committer
+    from lamina.log.files import Files
+    from lamina.log.reserve import Reserve
     from lamina.log.writer import Log
     from lamina.server.resp.door import RespDoor
     from lamina.server.resp.session import House
@@ -59,14 +59,14 @@ def jobs(settings: JobSettings, inside: Inside) -> Iterator[Served]:
     """Raises: what opening the engine does."""
     from lamina.engines.jobs.engine import JobEngine
     from lamina.engines.jobs.upkeep import Upkeep
-    from lamina.log.naming import RESERVE
     from lamina.server.resp.info_sections import of_jobs
     from lamina.server.workq.door import WorkqDoor
 
     life, gate = inside.life, inside.gate
     with Teardown("the jobs") as teardown:
+        reserve = None if settings.folder is None else inside.reserve_of(settings.folder)
         with life.restoring("jobs") as told:
-            engine = JobEngine.open(settings.folder, options=settings.log, progress=told)
+            engine = JobEngine.open(settings.folder, options=settings.log, files=_files(reserve), progress=told)
             teardown.later(engine.close)
             restored.tell_jobs(engine, told)
         upkeep = Upkeep(engine, clean_ms=settings.clean_ms)
@@ -75,11 +75,8 @@ def jobs(settings: JobSettings, inside: Inside) -> Iterator[Served]:
         if settings.returns_leases:
             teardown.later(partial(_return_leases, engine), unless_failed=True)
         teardown.later(upkeep.stop)
-        if settings.folder is not None and settings.reserve_bytes:
-            path = join(settings.folder, RESERVE)
-            engine.reserve = Reserve(engine.files, path, engine.clock, settings.reserve_bytes)
+        engine.reserve = reserve
         restored.watch_log(life, "jobs", lambda: _log_of(engine.log))
-        restored.watch_room(life, "jobs", lambda: engine.reserve)
         life.sections[b"jobs"] = b"Jobs", of_jobs(engine)
         upkeep.start()
 
@@ -117,6 +114,11 @@ def _return_leases(engine: JobEngine) -> None:
         logger.info("%d jobs that were being worked on are ready again", len(leased))
 
 
+def _files(reserve: Reserve | None) -> Files | None:
+    """Those that get its room when the disk is full; None: the engine's own."""
+    return None if reserve is None else reserve.files
+
+
 def _log_of(log: object) -> Log | None:
     from lamina.log.writer import Log
 
@@ -139,17 +141,15 @@ def topics(settings: TopicSettings, inside: Inside) -> Iterator[Served]:
     with Teardown("the topics") as teardown:
         committer = Committer()
         teardown.later(committer.stop)
+        reserve = inside.reserve_of(settings.folder, RESERVE)
         with life.restoring("topics") as told:
-            opened = Topics.open(settings.folder, options=settings.log, committer=committer)
+            opened = Topics.open(settings.folder, options=settings.log, files=_files(reserve), committer=committer)
             teardown.later(opened.close)
             restored.tell_topics(opened, told)
         upkeep = Upkeep(opened, retentions)
         teardown.later(upkeep.stop)
-        if settings.reserve_bytes:
-            path = join(settings.folder, RESERVE)
-            opened.reserve = Reserve(opened.files, path, opened.clock, settings.reserve_bytes)
+        opened.reserve = reserve
         restored.watch_topics(life, opened)
-        restored.watch_room(life, "topics", lambda: opened.reserve)
         upkeep.start()
 
         def forget() -> None:
@@ -215,16 +215,17 @@ def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside
     from lamina.engines.queues.deliveries import Deliveries
     from lamina.engines.queues.opening import open_engine
     from lamina.engines.queues.upkeep import Upkeep
-    from lamina.log.naming import RESERVE
     from lamina.server.resp.queue_house import let_in
 
     given, life = settings, inside.life
     with Teardown("the queues") as teardown:
+        reserve = inside.reserve_of(given.folder)
         with life.restoring("queues") as told:
             engine = open_engine(
                 given.folder,
                 options=given.options,
                 log=given.log,
+                files=_files(reserve),
                 committer=committer,
                 force=given.force,
                 progress=told,
@@ -234,13 +235,10 @@ def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside
         upkeep = Upkeep(engine)
         teardown.later(upkeep.dump_at_stop, unless_failed=True)
         teardown.later(upkeep.stop)
-        if given.reserve_bytes:
-            path = join(given.folder, RESERVE)
-            engine.use_reserve(Reserve(engine.files, path, engine.clock, given.reserve_bytes))
+        engine.reserve = reserve
         restored.watch_log(life, "queues", lambda: _log_of(engine.log))
         if engine.keeper is not engine:  # the journal, where each queue has its own files
             restored.watch_log(life, "queue messages", lambda: engine.keeper)
-        restored.watch_room(life, "queues", lambda: engine.reserve)
         deliveries = Deliveries(engine)
         upkeep.start()
 
@@ -271,8 +269,12 @@ def _store(settings: StoreSettings | None, committer: Committer, inside: Inside)
     with Teardown("the store") as teardown:
 
         def open_store(progress: Callable[[int, int], None] = lambda done, total: None) -> Store:
-            stores.append(Store.open(folder, options=options, committer=committer, progress=progress))
-            return stores[0]
+            reserve = inside.reserve_of(folder)
+            files = _files(reserve)
+            store = Store.open(folder, options=options, files=files, committer=committer, progress=progress)
+            store.engine.use_reserve(reserve)
+            stores.append(store)
+            return store
 
         def close() -> None:
             inside.find_store = lambda: None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from lamina.errors import NotReady
+from lamina.log.naming import RESERVE
 from lamina.server.life import Life
 from lamina.server.security.gate import Gate
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from lamina.engines.store.api import Store
     from lamina.engines.topics.topics import Topics
     from lamina.engines.topics.upkeep import Upkeep as TopicUpkeep
+    from lamina.log.reserve import Reserve
     from lamina.server.audit import Audit
+    from lamina.server.disks import Disks
     from lamina.server.history import History
     from lamina.server.looking import Looking
     from lamina.server.measures import Measures
@@ -41,13 +44,20 @@ class Inside:
     """Of one server. Parts appear as they are opened, and go when they are closed."""
 
     def __init__(
-        self, life: Life, gate: Gate, *, data: str | None = None, config: Callable[[], Config] | None = None
+        self,
+        life: Life,
+        gate: Gate,
+        *,
+        data: str | None = None,
+        config: Callable[[], Config] | None = None,
+        disks: Disks | None = None,
     ) -> None:
-        """``config`` gives the settings that hold."""
+        """``config`` gives the settings that hold. ``disks`` None: no room is kept for a full disk."""
         self.life = life
         self.gate = gate
         self.data = data
         self.config = config
+        self.disks = disks
         self.jobs: JobEngine | None = None
         self.jobs_upkeep: JobUpkeep | None = None
         self.topics: Topics | None = None
@@ -76,6 +86,10 @@ class Inside:
         self.workq = next((door for door in doors if isinstance(door, WorkqDoor)), None)
         self.resp = next((door for door in doors if isinstance(door, RespDoor)), None)
         self._loop = loop
+
+    def reserve_of(self, folder: str, name: str = RESERVE) -> Reserve | None:
+        """That of the disk which the folder of an engine is on (``Disks.of``); None: there is none."""
+        return None if self.disks is None else self.disks.of(folder, name)
 
     def closed(self) -> None:
         """The doors are closing."""

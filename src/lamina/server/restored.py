@@ -5,15 +5,13 @@ Called once for each engine, when it is open: ``tell_*`` inside ``with life.rest
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lamina.errors import DiskFull, LaminaError, LogClosed
-from lamina.log.reserve import Reserve
 from lamina.log.writer import Log
 from lamina.server.life import Life, Restoring
-from lamina.units import MIB, show_bytes, show_duration
+from lamina.units import show_duration
 
 if TYPE_CHECKING:
     from lamina.engines.jobs.engine import JobEngine
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from lamina.engines.store.api import Store
     from lamina.engines.topics.topics import Topics
     from lamina.log.recovery import RecoveryReport
-
-_NO_ROOM: Final = MIB
 
 
 def tell_jobs(engine: JobEngine, told: Restoring) -> None:
@@ -98,7 +94,7 @@ def watch_log(life: Life, name: str, log: Callable[[], _Writing | None]) -> None
     """A log that failed refuses all writes until it is opened again: only a new start helps.
 
     One whose last write the disk refused is of no use either, until a write gets through. A full disk is a problem of
-    its own (``watch_room``, ``watch_disk``).
+    its own (disks.py).
     ``log`` is asked each time, for an engine may get another one; None: there is none (yet).
     """
     life.watch(name, lambda: _refusal(log()), needs_restart=True)
@@ -124,28 +120,3 @@ def watch_topics(life: Life, topics: Topics) -> None:
         return None
 
     life.watch("topics", ask, needs_restart=True)
-
-
-def watch_room(life: Life, name: str, reserve: Callable[[], Reserve | None]) -> None:
-    """The room that is kept for a full disk is used up: nothing new is taken until there is room again."""
-
-    def ask() -> str | None:
-        room = reserve()
-        if room is None or room.is_held or room.hold():
-            return None
-        return "the disk is full: nothing new is taken, reading and cleaning go on; make room"
-
-    life.watch(f"{name} disk", ask)
-
-
-def watch_disk(life: Life, folder: str) -> None:
-    """The disk below the data folder is full: for what keeps no room of its own, as the store does."""
-
-    def ask() -> str | None:
-        found = os.statvfs(folder)
-        free = found.f_frsize * found.f_bavail
-        if free >= _NO_ROOM:
-            return None
-        return f"the disk is full: {show_bytes(free)} are free, what is new is refused or soon will be; make room"
-
-    life.watch("disk", ask)

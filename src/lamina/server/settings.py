@@ -10,7 +10,7 @@ from lamina.addresses import Address
 from lamina.engines.queues.options import QueueOptions
 from lamina.engines.store.options import StoreOptions
 from lamina.log.options import LogOptions
-from lamina.log.reserve import SIZE
+from lamina.log.reserve import LOW_WATER, SIZE
 from lamina.units import MIB
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ class JobSettings:
     clean_ms: int = 300_000
     returns_leases: bool = False
     """At an orderly stop, jobs that are being worked on are ready again."""
-    reserve_bytes: int = SIZE
-    """Room that is kept for a full disk; 0: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,6 @@ class QueueSettings:
     folder: str
     log: LogOptions
     options: QueueOptions
-    reserve_bytes: int = SIZE
     password: str | None = None
     """What has to be said to make a queue."""
     force: bool = False
@@ -61,7 +58,6 @@ class TopicSettings:
     at: Address
     folder: str
     log: LogOptions
-    reserve_bytes: int = SIZE
     retain: tuple[str, ...] = ()
     """What to keep, as ``PATTERN=LIMITS`` (engines/topics/retention.py): the first that fits a topic counts."""
     idle_s: int = 0
@@ -110,6 +106,10 @@ class Settings:
     """Of each door."""
     max_output_bytes: int = 256 * MIB
     """Answers that clients have not taken, of all connections together."""
+    reserve_bytes: int = SIZE
+    """Room that is kept for a full disk, on each that the folders are on; 0: none."""
+    low_water_bytes: int = LOW_WATER
+    """With less than that free on a disk, nothing new is taken."""
     log_level: str = "info"
     config: Callable[[], Config] | None = None
     """The settings that hold, with their origins, for who wants to see them."""

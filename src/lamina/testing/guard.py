@@ -33,7 +33,7 @@ _OF_NOBODY: Final = frozenset(("Running.run",))
 _MOST: Final = 20  # findings that are kept
 _OF_FILES: Final = (
     *("open", "create", "list", "rename", "link", "remove", "make_folder", "make_folder_unsynced"),
-    *("remove_empty_folder", "rename_folder", "remove_folder", "sync_folder", "lock"),
+    *("remove_empty_folder", "rename_folder", "remove_folder", "sync_folder", "lock", "room"),
 )
 _OF_FILE: Final = ("size", "read_into", "append", "truncate", "allocate", "sync")
 

@@ -26,6 +26,7 @@ from lamina.log.formats import HEADER
 from lamina.log.frame import Stop
 from lamina.log.naming import CHECKPOINT, NUMBERED
 from lamina.log.reader import Reader
+from lamina.log.reserve import Reserve
 from lamina.log.scan import HEADER_SIZE, FileScan
 
 _MAGIC: Final = HEADER.pack(b"lmjc", 2)
@@ -46,6 +47,7 @@ def save(
     position: int,
     lock: AbstractContextManager[object],
     sync_log: Callable[[], None] = lambda: None,
+    reserve: Reserve | None = None,
 ) -> None:
     """Write the checkpoint of a state that holds everything up to ``position``.
 
@@ -53,7 +55,8 @@ def save(
     than ``position``, and what a checkpoint shows must be in the log for good.
     Durability: when it returns, the checkpoint is synced under its name. Raises: DiskFull, DiskError.
     """
-    rewrite.replace(files, folder, CHECKPOINT, _chunks(state, position, lock, sync_log), NUMBERED)
+    chunks = _chunks(state, position, lock, sync_log)
+    rewrite.replace(files, folder, CHECKPOINT, chunks if reserve is None else reserve.spare(chunks), NUMBERED)
 
 
 def _chunks(

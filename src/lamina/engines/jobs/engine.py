@@ -113,12 +113,7 @@ class JobEngine(logged.Logged):
         _check_id(id)
         with self.lock:
             now = self._now()
-            if (
-                self.reserve is not None
-                and not self.reserve.is_held
-                and (loops.is_at_once() or not self.reserve.hold())
-            ):
-                raise errors.DiskFull("the disk is full, no jobs are taken", hint="make room; what is there goes on")
+            logged.check_room(self.reserve, len(payload))
             if time is not None:
                 if time <= codec.ZERO_TIME:
                     time = None  # as workq: the zero time is no time
@@ -376,6 +371,8 @@ class JobEngine(logged.Logged):
 
         If it takes none, whoever wants to write next on the loop is told why.
         """
+        if self.reserve is not None:
+            self.reserve.look()
         with self.lock:
             if self.refusal is not None:
                 with suppress(StorageError):

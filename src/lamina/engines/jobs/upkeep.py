@@ -71,8 +71,8 @@ class Upkeep:
         clock = self._engine.clock
         clean_at = clock.monotonic() + min(_SOON_S, self._clean_s)
         while not self._stop.wait(min(_EVERY_S, self._clean_s)):
-            if self._is_out_of_room():
-                self._try_for_room()
+            if self._engine.reserve is not None:
+                self._engine.reserve.look(at_most_every_s=_EVERY_S / 2)
             clean_at = min(clean_at, clock.monotonic() + self._clean_s)  # it may be more often now
             if self._is_out_of_room() and clean_at > clock.monotonic() + _HURRY_S:
                 clean_at = clock.monotonic()
@@ -87,11 +87,7 @@ class Upkeep:
 
     def _is_out_of_room(self) -> bool:
         reserve = self._engine.reserve
-        return reserve is not None and not reserve.is_held
-
-    def _try_for_room(self) -> None:
-        if self._engine.reserve is not None:
-            self._engine.reserve.hold()
+        return reserve is not None and reserve.is_short
 
     def checkpoint_is_due(self) -> bool:
         log = self._engine.log
@@ -119,7 +115,7 @@ class Upkeep:
             if engine.state is not state:
                 raise LaminaError("the checkpoint was given up: records were refused meanwhile")
 
-        checkpoint.save(engine.files, engine.folder, state, position, engine.lock, sync_log)
+        checkpoint.save(engine.files, engine.folder, state, position, engine.lock, sync_log, engine.reserve)
         engine.checkpointed, self._covered = position, records
 
     def checkpoint_at_stop(self) -> None:

@@ -195,7 +195,8 @@ class Dumper:
         with engine.lock:
             start = self._clock.monotonic()
             engine.all_written()
-            sealed = log.rotate(begin_next=True)
+            # None: the disk was full when the queues were opened, so that the log is begun only now.
+            sealed = log.rotate(begin_next=True) or log.rotate(begin_next=True)
             pause = self._clock.monotonic() - start
         name = parse(sealed or "")
         assert name is not None, "a store log is begun before it is rotated"

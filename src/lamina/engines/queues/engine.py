@@ -18,17 +18,16 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 from lamina.clock import Clock
-from lamina.engines import logged, loops
+from lamina.engines import logged
 from lamina.engines.queues import codec, ids, keys
 from lamina.engines.queues.memory import MemoryMessages
 from lamina.engines.queues.message import NO_TTL, Message, Queue
 from lamina.engines.queues.options import DAY_S, QueueOptions
 from lamina.engines.queues.state import State
-from lamina.errors import BadOption, DiskFull, MessageTooLarge, NoMessage, QueueRefused, QuotaMet
+from lamina.errors import BadOption, MessageTooLarge, NoMessage, QueueRefused, QuotaMet
 from lamina.log.files import Files
 from lamina.log.measured import WAIT_BOUNDS
 from lamina.log.positions import Position
-from lamina.log.reserve import Reserve
 from lamina.log.sync import Level
 from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000_000
 _MOST_FLAGS = 64
+_NEW_QUEUE = 200  # bytes, about
 _AT_ONCE = 256  # ids that are drawn from the system together
 
 
@@ -88,10 +88,6 @@ class QueueEngine(logged.Logged):
     def use_journal(self, store: JournalStore) -> None:
         """Messages are in folders, not in the log."""
         self.messages = self.keeper = store
-
-    def use_reserve(self, reserve: Reserve | None) -> None:
-        """Where room is when the disk is full: what was received goes on, nothing new is taken."""
-        self.reserve = self.keeper.reserve = reserve
 
     def rebuild(self) -> None:
         with self.removal:
@@ -156,7 +152,7 @@ class QueueEngine(logged.Logged):
     def create(self, key: bytes | None = None, sender_key: bytes | None = None, ttl: int = NO_TTL) -> tuple[Queue, int]:
         """A new queue. Raises: BadOption for a key that is too long or empty; StorageError."""
         with self.lock:
-            self._check_room()
+            logged.check_room(self.reserve, _NEW_QUEUE)
             rid, sid = self.new_id(), self.new_id()
             day = self.now() // DAY_S * DAY_S
             queue = Queue(rid, self._hashed(key), sid, self._hashed(sender_key), False, day, ttl)
@@ -242,7 +238,7 @@ class QueueEngine(logged.Logged):
             size = messages.size(queue)
             if size >= self.quota or (size and messages.is_closed(queue)):
                 self._refuse_for_quota(queue)
-            self._check_room()
+            logged.check_room(self.reserve, len(body))
             id = self.new_id()
             position = messages.put(queue, Message(id, self.clock.now_ns() // _SECOND, flags, body, ttl))
             self.sent += 1
@@ -295,15 +291,6 @@ class QueueEngine(logged.Logged):
 
     def _ttl(self, queue: Queue) -> int:
         return self.options.ttl_s if queue.ttl == NO_TTL else queue.ttl
-
-    def _check_room(self) -> None:
-        """New things are refused on a full disk; what makes room goes on."""
-        reserve = self.reserve
-        if reserve is None or reserve.is_held:
-            return
-        loops.must_wait()
-        if not reserve.hold():
-            raise DiskFull("the disk is full: nothing new is taken", hint="free some room; it goes on by itself")
 
     def close(self) -> None:
         """Write and sync everything. Raises: what kept records out of a log; all are closed all the same."""

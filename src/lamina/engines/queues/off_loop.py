@@ -22,8 +22,8 @@ Done: TypeAlias = tuple[T, int]
 
 async def step(engine: QueueEngine, work: Callable[[], T]) -> T:
     """Do ``work``, which takes the engine's lock: here if nobody has that and no file is needed, else in a thread."""
-    reserve = engine.reserve
-    needs_disk = engine.keeper is not engine or engine.journal.is_careful or not (reserve is None or reserve.is_held)
+    is_short = engine.reserve is not None and engine.reserve.is_short
+    needs_disk = engine.keeper is not engine or engine.journal.is_careful or is_short
     if not needs_disk and engine.lock.acquire(blocking=False):
         try:
             return work()

@@ -109,6 +109,7 @@ def _start_log(
         clock=clock,
         committer=committer,
         threaded=threaded,
+        may_be_later=True,
     )
 
 

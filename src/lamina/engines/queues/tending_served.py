@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from lamina.engines.logged import check_room
 from lamina.engines.queues import ids
 from lamina.engines.queues.engine import QueueEngine
 from lamina.engines.queues.looking import look_at_served
@@ -182,7 +183,7 @@ def _add(
             except BadOption:
                 if not is_begun and messages[0].id not in there:
                     raise
-            engine._check_room()
+            check_room(engine.reserve, sum(len(message.body or b"") for message in messages))
         for message in messages:
             if message.id not in there:
                 if not room:

@@ -196,7 +196,7 @@ class Upkeep:
     def _run(self) -> None:
         clock = self._engine.clock
         while not self._stop.wait(self._pause()):
-            self._try_for_room()
+            self._look_for_room()
             now = clock.monotonic()
             for task in list(self._due):
                 if task.at > now or self._stop.is_set():
@@ -218,11 +218,9 @@ class Upkeep:
         now = self._engine.clock.monotonic()
         return max(min([_EVERY_S, *(task.at - now for task in self._due)]), 0.001)
 
-    def _try_for_room(self) -> None:
-        reserve = self._engine.reserve
-        if reserve is not None and not reserve.is_held:
-            with self._engine.lock:
-                reserve.hold()
+    def _look_for_room(self) -> None:
+        if self._engine.reserve is not None:
+            self._engine.reserve.look(at_most_every_s=_EVERY_S / 2)
 
 
 class _Task:

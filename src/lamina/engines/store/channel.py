@@ -14,9 +14,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from lamina.engines.logged import check_room
 from lamina.engines.store import codec
 from lamina.engines.store.entries import Entries
-from lamina.errors import StorageError, from_os
+from lamina.errors import DiskFull, StorageError, from_os
 from lamina.log import index
 from lamina.log.files import join
 from lamina.log.formats import PWAL as FORMAT
@@ -156,6 +157,10 @@ class Channel:
 
     def _append(self, batch: Batch) -> None:
         """Raises: DiskFull, DiskError, LogFailed, LogClosed; then it is not in the log."""
+        if not self._store.epoch_log.has_begun:  # sessions without one would look like a store that lost it
+            raise DiskFull(
+                f"{self.name}: there is no room for an epoch file yet", hint="make room; it goes on by itself"
+            )
         if self._marks and batch.epoch > self._marks[0]:
             self._turn(batch.epoch - 1)
         if self._log is None:
@@ -259,19 +264,25 @@ class Session(Entries):
         self._store.check_version(version, self.epoch)
         self._store.versions.note(*version)
 
-    def adopt(self, packed: Packed, size: int) -> None:
+    def adopt(self, packed: Packed, size: int, *, grows: bool) -> None:
         """Take over entries that were packed elsewhere, the mark of its begin included."""
-        self._packed, self.size = packed, size
+        self._packed, self.size, self.grows = packed, size, grows
 
     def end(self) -> int:
         """It is whole. Returns its epoch: wait for that to be durable (``store.wait_durable``), or to be told that the
         disk refused it. Ending twice: nothing. It may write what has gathered, at the disk's pace (``needs_disk``).
 
-        Raises: LogClosed, LogFailed, and nothing of it will ever count.
+        Raises: LogClosed, LogFailed; DiskFull if it has anything to keep. Nothing of it will ever count then.
         """
         if self._is_open:
-            self._is_open = False
             entries = self._packed.length - 1
+            if entries and self.grows:
+                try:
+                    check_room(self._store.reserve, self.size)
+                except BaseException:
+                    self.abort()
+                    raise
+            self._is_open = False
             self._packed.append(codec.end(self.epoch, entries))
             self._store.end(self._channel, self, self._packed if entries else None)
         return self.epoch

@@ -31,8 +31,9 @@ from lamina.engines.store.engine import StoreEngine
 from lamina.engines.store.rotation import Rotated
 from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.view import Layer
-from lamina.errors import BadEntry, LaminaError, Stopped, StorageError
+from lamina.errors import BadEntry, DiskFull, LaminaError, Stopped, StorageError
 from lamina.log.measured import Work
+from lamina.units import show_bytes
 
 logger = logging.getLogger("lamina.store")
 
@@ -111,6 +112,7 @@ class Compactions:
                 engine.check_open()
                 if engine.is_untouched():
                     return tell.ended(self._nothing())
+                self._check_room()
                 layers: list[Layer] = []
                 request = engine.request_rotation(lambda: layers.extend(engine.view.freeze()))
                 stopper.ends_by(lambda: request.fail(Stopped("the compaction was given up", hint="ask again")))
@@ -172,6 +174,7 @@ class Compactions:
         compact: Compact = compact_elsewhere,
     ) -> CompactionReport:
         engine = self._engine
+        catalogs.begin(engine.files, engine.folder)  # it is not there when the disk was full as the store was opened
         catalog = engine.catalog
         inputs = self._inputs(rotated)
         if not inputs:
@@ -201,6 +204,16 @@ class Compactions:
             parts_written=written + outcome.parts_written,
             seconds=engine.clock.monotonic() - start,
         )
+
+    def _check_room(self) -> None:
+        """On a disk that is nearly full, what has to be written fits at least. Raises: DiskFull; DiskError."""
+        engine = self._engine
+        if engine.reserve is None or not engine.reserve.is_short:
+            return
+        live, free = engine.view.overlap(engine.baseline)[0], engine.files.room(engine.folder).free
+        if live > free:
+            text = f"the disk is full: a compaction writes about {show_bytes(live)}, {show_bytes(free)} are free"
+            raise DiskFull(text, hint="make room; the next one tries again")
 
     def _nothing(self) -> CompactionReport:
         """There is nothing to do: what there is."""

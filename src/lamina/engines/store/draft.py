@@ -59,7 +59,7 @@ class Draft(Entries):
             versions = self._store.versions
             major, minor = packing.stamp(self._packed, session.epoch, *versions.take(session.epoch, self._unstamped))
             versions.note(major, max(minor - 1, 0))
-            session.adopt(self._packed, self.size)
+            session.adopt(self._packed, self.size, grows=self.grows)
         except BaseException:
             session.abort()
             raise

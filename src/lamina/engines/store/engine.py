@@ -9,16 +9,17 @@ from functools import partial
 from itertools import count
 
 from lamina.clock import Clock, SystemClock
+from lamina.engines.logged import check_room
 from lamina.engines.store import codec, inputs, packing
 from lamina.engines.store.channel import MOST_GATHERED, Channel, Session
-from lamina.engines.store.entries import Change, count_of
+from lamina.engines.store.entries import Change, measured
 from lamina.engines.store.inputs import Progress
 from lamina.engines.store.opening import open_store
 from lamina.engines.store.options import StoreOptions
 from lamina.engines.store.rotation import Rotated, RotationRequest, stopped
 from lamina.engines.store.settling import Settling
 from lamina.engines.store.view import Snapshot
-from lamina.errors import BadEntry, LogClosed, StorageError
+from lamina.errors import BadEntry, DiskFull, LogClosed, StorageError
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
@@ -60,8 +61,13 @@ class StoreEngine(Settling):
             teardown.later(lambda: opened.gathered.close(files, folder))
             engine = cls(opened, folder, files, clock, options, committer)
             teardown.later(engine.epoch_log.close)
-            engine.epoch_log.begin()
-            engine._forget_spent(opened.spent)
+            try:
+                engine.epoch_log.begin()
+            except DiskFull as error:  # whoever writes does it, and is told
+                logger.warning("%s", error)
+                engine.rotated += [] if opened.spent is None else [opened.spent]
+            else:
+                engine._forget_spent(opened.spent)
             teardown.cancel()
         return engine
 
@@ -117,10 +123,16 @@ class StoreEngine(Settling):
         """Sessions that are begun and ended at once, one behind the other. Returns their epoch. Touches no file,
         whatever gathered before.
 
-        Raises: BadEntry, LogClosed, LogFailed: nothing was taken.
+        Raises: BadEntry, LogClosed, LogFailed, DiskFull: nothing was taken. MustWait on a loop (engines/loops.py).
         """
         limit = self.options.max_session_bytes
-        count = sum([count_of(changes, limit) for changes in sessions])
+        count = size = 0
+        for changes in sessions:
+            entries, needs = measured(changes, limit)
+            count += entries
+            size += needs
+        if size:
+            check_room(self.reserve, size)
         with self.lock:
             self.check_open()
             channel = self._own_channel
@@ -270,6 +282,7 @@ class StoreEngine(Settling):
                 return
             self.is_closed = True
         with Teardown(self.folder) as teardown:
+            self.use_reserve(None)
             teardown.step(self._give_up)
             with self._disk:
                 had_failed = self.failure is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lamina.engines.store import codec, packing
-from lamina.engines.store.codec import ADD, CLEAR, DROP, MOST, REMOVE
+from lamina.engines.store.codec import ADD, CLEAR, DROP, MOST, PUT, REMOVE
 from lamina.errors import BadEntry
 from lamina.log.packed import Packed
 
@@ -30,6 +30,8 @@ class Entries:
         """The epoch it belongs to: what it wrote is durable when that is."""
         self.size = 0
         """Bytes of all entries, about."""
+        self.grows = False
+        """Something is put there. What only removes is let through on a full disk."""
         self._store = store
         self._packed = Packed()
         self._packed.append(codec.begin(epoch))
@@ -54,6 +56,7 @@ class Entries:
         Raises: BadEntry, and nothing was taken.
         """
         self._check(storage, len(key) + len(value))
+        self.grows = True
         major, minor = self._version(version)
         packing.put(self._packed, storage, key, value, major, minor)
 
@@ -65,6 +68,7 @@ class Entries:
         if size < 0:
             raise _too_large(max(len(key) + len(value) for key, value in pairs))
         self._check(storage, size, each=len(pairs))
+        self.grows = True
         major, minor = self._next_versions(len(pairs))
         packing.put_many(self._packed, storage, pairs, major, minor)
 
@@ -82,6 +86,7 @@ class Entries:
 
     def add_storage(self, storage: int, *, version: tuple[int, int] | None = None) -> None:
         """The storage is there, also while it is empty. Raises: BadEntry."""
+        self.grows = True
         self._about_storage(ADD, storage, version)
 
     def remove_storage(self, storage: int, *, version: tuple[int, int] | None = None) -> None:
@@ -125,13 +130,17 @@ def check_session(size: int, limit: int) -> None:
         raise BadEntry(f"the session has more than {limit} bytes", hint="split it, or raise max_session_bytes")
 
 
-def count_of(changes: list[Change], limit: int) -> int:
-    """How many entries they are, all of which can be written. Raises: BadEntry if they are too large; TypeError."""
+def measured(changes: list[Change], limit: int) -> tuple[int, int]:
+    """How many entries they are, all of which can be written, and bytes that they need; none if all of them remove.
+
+    Raises: BadEntry if they are too large; TypeError.
+    """
     count, size, largest = packing.measure(changes)
     if largest > LARGEST:
         raise _too_large(largest)
     check_session(size + AROUND * count, limit)
-    return count
+    grows = any(kind in (PUT, ADD) for kind, _, _ in changes)
+    return count, size + AROUND * count if grows else 0
 
 
 def _too_large(size: int) -> BadEntry:

@@ -38,6 +38,8 @@ class EpochLog:
         self._files, self._folder, self._clock, self._committer = files, folder, clock, committer
         self._last_ns, self._head, self._was_rotated = last_ns, head, was_rotated
         self._log: Log | None = None
+        self.has_begun = False
+        """There was a head, at least once: sessions may be written."""
         self.measured: Measured | None = None
         """Where what it writes is counted, with what the channels write."""
         self._goes_to: str | None = None  # the name of the present file as soon as it can be renamed
@@ -71,7 +73,7 @@ class EpochLog:
             self._has_head = False
         if not self._has_head:
             self._log.append(self._head(), until=Level.SYNCED)
-            self._has_head = True
+            self._has_head = self.has_begun = True
 
     def record(self, records: Sequence[bytes]) -> None:
         """Append records. Durability: when it returns they are synced. Raises: StorageError, and none is there."""

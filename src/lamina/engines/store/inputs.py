@@ -6,6 +6,7 @@ does not call merged; of those the sessions count that are later than the catalo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +23,7 @@ from lamina.engines.store.sorted_file import SortedFile, SortedWriter
 from lamina.engines.store.storages import Storages
 from lamina.engines.store.table import Table
 from lamina.engines.store.view import Layer
-from lamina.errors import Corruption
+from lamina.errors import Corruption, DiskFull
 from lamina.log.files import Files, join
 from lamina.log.naming import FileName, sort_out
 from lamina.log.teardown import Teardown
@@ -30,6 +31,8 @@ from lamina.log.teardown import Teardown
 Progress = Callable[[int, int], None]
 """Called with the bytes done and the bytes in all."""
 RUN: Final = "run."
+
+logger = logging.getLogger("lamina.store")
 
 
 def channel_files(names: Sequence[str], merged: Sequence[str]) -> list[FileName]:
@@ -122,10 +125,17 @@ class LayerReader:
         finally:
             file.close()
 
-    def _spill(self) -> Table:
+    def _spill(self) -> Table | None:
+        """Returns the next table; None: this one goes on growing, for the disk is full."""
         name = self._run_name()
+        try:
+            run = spill(self._files, self._folder, name, self._table)
+        except DiskFull as error:
+            logger.warning("entries stay in memory: %s", error)
+            self._memory_bytes = 2 * self._table.bytes  # not again at once
+            return None
         self.result.runs.append(name)
-        self.result.layers.insert(0, spill(self._files, self._folder, name, self._table))
+        self.result.layers.insert(0, run)
         self._table = Table()
         self._table.storages = self.result.storages
         return self._table

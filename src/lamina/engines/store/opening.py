@@ -4,6 +4,7 @@
     2 tails that a crash left are put aside and cut, files without a record removed
     3 active files of the last run are rotated: a file is written by one run of the program only
     4 the epoch file goes on in a new one, whose head says what is durable and which epochs are void    <- commit point
+      (on a full disk when something is written: no session is, before that head)
     5 what a crash left of rewrites and compactions is removed
 
 Cut short anywhere it comes to the same result when it is run again: epochs above the durable one are void until 4, and
@@ -13,6 +14,7 @@ void for good behind it.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -24,12 +26,12 @@ from lamina.engines.store.epoch_file import Epochs
 from lamina.engines.store.inputs import LayerReader, Layers, Progress, channel_files, channel_of
 from lamina.engines.store.options import StoreOptions
 from lamina.engines.store.reading import FileRead
-from lamina.errors import Corruption, LaminaError, from_os
+from lamina.errors import Corruption, DiskFull, LaminaError, from_os
 from lamina.log import foreign, index, lock, rewrite
-from lamina.log.files import Files, FolderLock, join
+from lamina.log.files import Files, FolderLock, is_full, join
 from lamina.log.frame import REASONS, Stop
 from lamina.log.naming import PWAL, FileName, sort_out
-from lamina.log.recovery import TornTail, keep_aside
+from lamina.log.recovery import TornTail, try_to_keep_aside
 from lamina.log.scan import HEADER_SIZE
 from lamina.log.teardown import Teardown
 
@@ -170,9 +172,15 @@ class _Change:
             if read.is_torn:
                 self._cut(name, read)
         self._rotate()
-        opened.catalog = catalogs.begin(self._files, self._folder)
+        # On a full disk both are done later: the first compaction does it, and whoever looks into the folder.
+        with suppress(DiskFull):
+            opened.catalog = catalogs.begin(self._files, self._folder)
         self._remove_leftovers()
-        self._files.make_folder(join(self._folder, "ctrl"))
+        try:
+            self._files.make_folder(join(self._folder, "ctrl"))
+        except OSError as error:
+            if not is_full(error):
+                raise
 
     def _cut(self, name: str, read: FileRead) -> None:
         files, folder = self._files, self._folder
@@ -180,7 +188,8 @@ class _Change:
         file = files.open(join(folder, name), write=True)
         try:
             is_worth_keeping = read.bytes > max(keep, HEADER_SIZE)
-            kept_as = keep_aside(files, folder, file, name, keep, read.bytes, self._clock) if is_worth_keeping else ""
+            if is_worth_keeping:
+                kept_as = try_to_keep_aside(files, folder, file, name, keep, read.bytes, self._clock)
             if keep:
                 file.truncate(keep)
                 file.sync()
@@ -239,7 +248,7 @@ class _Change:
         try:
             size = file.size()
             if size > max(start, HEADER_SIZE):
-                kept_as = keep_aside(self._files, self._folder, file, name, start, size, self._clock)
+                kept_as = try_to_keep_aside(self._files, self._folder, file, name, start, size, self._clock)
                 reason = REASONS[Stop.TRUNCATED] if start else "no record in it is whole"
                 self._opened.torn.append(TornTail(name, start, size - start, reason, kept_as))
         finally:

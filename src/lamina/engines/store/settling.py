@@ -34,6 +34,7 @@ from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, let_g
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.measured import Measured
+from lamina.log.reserve import Reserve
 
 logger = logging.getLogger("lamina.store")
 
@@ -88,6 +89,9 @@ class Settling:
         self.failure: LaminaError | None = None
         self.write_error: StorageError | None = None
         """What kept the last epoch from being durable; None: it is."""
+        self.reserve: Reserve | None = None
+        """Says whether new work is taken, and keeps room for what has to go on when the disk is full."""
+        self._stop_counting: Callable[[], None] = lambda: None
         self.is_closed = False
         self.entries_read = opened.gathered.entries
         """Entries that were read from files when the store was opened."""
@@ -131,6 +135,13 @@ class Settling:
         """Rotated files of channels whose loss should be noticed."""
         merged = frozenset(self.catalog.merged)
         return [name for name in self.rotated if name.startswith("pwal_") and name not in merged]
+
+    def use_reserve(self, reserve: Reserve | None) -> None:
+        """From now on sessions that put anything there are refused when that one says that the disk is full."""
+        self._stop_counting()
+        self.reserve, self._stop_counting = reserve, lambda: None
+        if reserve is not None:
+            self._stop_counting = reserve.count_unwritten(lambda: self.unsettled_bytes)
 
     def check_open(self) -> None:
         """Raises: LogClosed, LogFailed."""
@@ -183,6 +194,7 @@ class Settling:
             pending = [batch for batch in self._pending if batch.epoch <= step.upper]
             recorded = self._counter.recorded
         try:
+            self.epoch_log.begin()  # no session is written before the head of the file that says when it is durable
             attested = self._sync(pending, step.upper)
             records = [epoch_file.void(first, last) for first, last in self._owed]
             if step.record > recorded or step.rotation is not None:
@@ -332,6 +344,9 @@ class Settling:
         tables = self.view.tables()
         left = sum(table.bytes for table in tables)
         if left < self.options.memory_bytes or self.clock.monotonic() < self._spill_at:
+            return
+        if self.reserve is not None and not self.reserve.fits(left):
+            self._spill_at = self.clock.monotonic() + _SPILL_AGAIN_S
             return
         with self.view.lock:
             self.view.seal()

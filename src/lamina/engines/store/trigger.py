@@ -66,6 +66,8 @@ class Trigger:
     def look(self) -> None:
         """Do what is asked for, or due. What goes wrong is logged, once as long as it stays so."""
         before, self._problems = self._problems, set()
+        if self._engine.reserve is not None:
+            self._engine.reserve.look(at_most_every_s=_LOOK_S / 2)
         for step in (self._compact_if_asked, self._compact_if_due, self._clean_up_if_due):
             try:
                 step()

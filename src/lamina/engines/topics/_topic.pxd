@@ -16,6 +16,5 @@ cdef class Topic(logged.Logged):
     cpdef add(self, object fields, object id=*)
     cpdef tuple add_many(self, object many)
     cdef long long _add(self, object id, object fields) except? -1
-    cdef _check_room(self)
     cdef _has_grown(self)
     cpdef _freshen(self, long long now_ns=*)

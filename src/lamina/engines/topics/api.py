@@ -40,7 +40,7 @@ from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.topics import Topics
 from lamina.engines.topics.upkeep import Upkeep
 from lamina.engines.topics.views import GroupView, Reset, TopicView
-from lamina.errors import BadTopic, DiskFull, LogClosed
+from lamina.errors import BadTopic, LogClosed
 from lamina.log.folders import folder_name
 from lamina.log.teardown import Teardown
 
@@ -196,9 +196,6 @@ class NamedTopic:
         flat = to_flat(message, self.folder.engine.options.max_payload)
         wanted = None if id is None else parse_id(id)
         with topic.lock:
-            reserve = topic.reserve
-            if reserve is not None and not reserve.is_held and not reserve.hold():
-                raise DiskFull("the disk is full, nothing is published", hint="make room; what is there goes on")
             if wanted is not None and wanted <= topic.state.last_id:
                 raise BadTopic(f"{id} is not behind the last id, {show_id(topic.state.last_id)}")
             return topic.add(flat, wanted)

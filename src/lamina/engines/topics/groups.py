@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from lamina.engines import loops
+from lamina.engines.logged import check_room
 from lamina.engines.topics import garbage, group_lag, ids
 from lamina.engines.topics import group_codec as codec
 from lamina.engines.topics.codec import BadRecord, check_counted
@@ -27,6 +28,7 @@ from lamina.errors import Corruption, GroupExists, NoGroup
 
 _CHUNK: Final = 500  # entries that are changed before others may go on; they have to fit into one record
 _PAGE: Final = 10_000  # pending entries that are looked at before others may go on
+_NEW_GROUP: Final = 8192  # bytes, about: the first begins a log
 MOST_CLAIMED: Final = 10_000
 """Entries that ``autoclaim`` takes over at once, however many it is asked for: it tells where to go on."""
 
@@ -79,6 +81,7 @@ class Groups(GroupLog):
             self._freshen()
             if name in self.state.groups:
                 raise GroupExists("Consumer Group name already exists")
+            check_room(self.reserve, _NEW_GROUP)
             last, is_ahead = self._placed(last)
             position = self._write(codec.encode_group(codec.CREATED, name, last, read, is_ahead=is_ahead))
             self.state.create(name, last, read, is_ahead=is_ahead)

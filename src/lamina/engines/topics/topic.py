@@ -29,7 +29,6 @@ from lamina.engines.topics.tail import MOST_BYTES, Tail
 from lamina.errors import (
     BadTopic,
     Corruption,
-    DiskFull,
     InputError,
     LaminaError,
     LogClosed,
@@ -169,7 +168,7 @@ class Topic(logged.Logged):
         return self._groups
 
     def use_reserve(self, reserve: Reserve | None) -> None:
-        """Where room is when the disk is full: what is acknowledged goes on, new entries are refused."""
+        """Who says whether there is room for what is new; what is acknowledged, deleted or trimmed goes on."""
         self.reserve = reserve
         if self._groups is not None:
             self._groups.reserve = reserve
@@ -240,7 +239,8 @@ class Topic(logged.Logged):
             elif id <= self.state.last_id:
                 text = "must be greater than 0-0" if not id else "is equal or smaller than the target stream top item"
                 raise BadTopic(f"The ID specified in XADD {text}")
-            self._check_room()
+            if self.reserve is not None:
+                logged.check_room(self.reserve, sum(map(len, fields)))
             position = self._add(id, fields)
             self._has_grown()
             return id, position
@@ -256,7 +256,8 @@ class Topic(logged.Logged):
             now_ns = self.clock.now_ns()
             self._freshen(now_ns)
             try:
-                self._check_room()
+                if self.reserve is not None:
+                    logged.check_room(self.reserve, sum([sum(map(len, fields)) for fields in many]))
                 for fields in many:
                     id = self.next_id(now_ns)
                     positions.append(self._add(id, fields))
@@ -275,13 +276,6 @@ class Topic(logged.Logged):
         self.counts.added += 1
         self.tail.add(id, position, record)
         return position
-
-    def _check_room(self) -> None:
-        if self.reserve is None or self.reserve.is_held:
-            return
-        loops.must_wait()
-        if not self.reserve.hold():
-            raise DiskFull("the disk is full: no entry is taken", hint="free some room; it goes on by itself")
 
     def _has_grown(self) -> None:
         loops.has_changed()

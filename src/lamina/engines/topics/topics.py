@@ -22,6 +22,7 @@ from typing import Final
 
 from lamina.clock import Clock, SystemClock
 from lamina.engines import loops
+from lamina.engines.logged import check_room
 from lamina.engines.topics import catalog, garbage
 from lamina.engines.topics.catalog import Catalog, Doubt
 from lamina.engines.topics.gone import GoneFolders
@@ -45,6 +46,7 @@ logger = logging.getLogger("lamina.topics")
 LOCK, RESERVE = ".lock", ".reserve"
 """Beside the topics, under names that none can have."""
 _AT_ONCE: Final = 8  # topics that wait for the disk at the same time when all are closed, or deleted
+_NEW_TOPIC: Final = 8192  # bytes, about: a folder and a file
 _FEW: Final = 16  # for fewer it is not worth it
 
 
@@ -177,7 +179,11 @@ class Topics:
         """The topic; a new one exists from its first record on. Raises: BadName; what opening a log does."""
         if name in self.taken:
             loops.must_wait()
-        topic = self._opened.get(name) or self._open(name, makes=True)
+        topic = self._opened.get(name)
+        if topic is None:
+            if name not in self._names:
+                check_room(self.reserve, _NEW_TOPIC)
+            topic = self._open(name, makes=True)
         assert topic is not None
         return topic
 

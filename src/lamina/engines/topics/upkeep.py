@@ -115,8 +115,8 @@ class Upkeep:
 
     def look(self) -> None:
         """Do what is due, but for retention."""
-        if self._is_out_of_room() and self._topics.reserve is not None:
-            self._topics.reserve.hold()
+        if self._topics.reserve is not None:
+            self._topics.reserve.look(at_most_every_s=_EVERY_S / 2)
         now = self._topics.clock.monotonic()
         if self._sweep_at <= now and not self._try("the deleted topics", self._topics.sweep):
             self._sweep_at = now + _LEFT_ALONE_S
@@ -150,7 +150,7 @@ class Upkeep:
 
     def _is_out_of_room(self) -> bool:
         reserve = self._topics.reserve
-        return reserve is not None and not reserve.is_held
+        return reserve is not None and reserve.is_short
 
     # -- retention ---------------------------------------------------------------------------------------------------
 

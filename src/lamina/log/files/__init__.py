@@ -12,10 +12,13 @@ Paths are plain strings, joined with ``/``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+import errno
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from lamina.errors import from_os
+
+T = TypeVar("T")
 
 
 class File(Protocol):
@@ -79,6 +82,11 @@ class Room(NamedTuple):
 class Files(Protocol):
     """A disk."""
 
+    on_full: Callable[[], bool] | None
+    """Called when the disk refused something for want of room: whether there is more now, so that it is tried once
+    more (log/reserve.py). None: it is refused.
+    """
+
     def open(self, path: str, *, write: bool = False) -> File:
         """Open an existing file."""
 
@@ -134,6 +142,21 @@ class Files(Protocol):
 
     def room(self, folder: str) -> Room:
         """Of the disk that the folder is on. It is quick: no disk is waited for."""
+
+
+def is_full(error: OSError) -> bool:
+    """The disk has no room, or this user may not take more of it."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def with_room(files: Files, act: Callable[[], T]) -> T:
+    """Do what needs room on the disk; once more if there was none, and somebody gave some. For implementations."""
+    try:
+        return act()
+    except OSError as error:
+        if not is_full(error) or files.on_full is None or not files.on_full():
+            raise
+    return act()
 
 
 def read_into(file: File, buffer: memoryview, offset: int) -> int:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from lamina.log.files import File, Files, FolderLock, Room, Watch
+from lamina.log.files import File, Files, FolderLock, Room, Watch, with_room
 
 OPERATIONS = (
     "open",
@@ -72,14 +72,21 @@ class FaultyFile:
 
     def append(self, parts: Sequence[bytes | memoryview]) -> int:
         fault = self._files.fault_for("append", self.path)
-        if fault is None:
-            return self._inner.append(parts)
+        if fault is None or (fault.error and not fault.taken):
+            strikes = [fault]
+            return with_room(self._files, lambda: self._append(parts, strikes))
         taken = b"".join(parts)[: fault.taken]
         if taken:
             self._inner.append([taken])
         if fault.error:
             raise OSError(fault.error, os.strerror(fault.error), self.path)
         return len(taken)
+
+    def _append(self, parts: Sequence[bytes | memoryview], strikes: list[Fault | None]) -> int:
+        fault = strikes.pop() if strikes else self._files.fault_for("append", self.path)
+        if fault is not None:
+            raise OSError(fault.error, os.strerror(fault.error), self.path)
+        return self._inner.append(parts)
 
     def truncate(self, size: int) -> None:
         self._files.pass_or_fail("truncate", self.path)
@@ -106,6 +113,7 @@ class FaultyFiles:
         self.calls: list[tuple[str, str]] = []
         self.before: Callable[[str, str], None] = lambda operation, path: None
         """Called before each operation, for tests that want to look at that moment."""
+        self.on_full: Callable[[], bool] | None = None
 
     def fail(self, operation: str, **facts: int | str) -> Fault:
         """Plant a ``Fault``; the words are its fields."""
@@ -134,6 +142,9 @@ class FaultyFiles:
         return FaultyFile(self, self.inner.open(path, write=write))
 
     def create(self, path: str) -> FaultyFile:
+        return with_room(self, lambda: self._create(path))
+
+    def _create(self, path: str) -> FaultyFile:
         self.pass_or_fail("create", path)
         return FaultyFile(self, self.inner.create(path))
 

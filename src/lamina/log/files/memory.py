@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from lamina.log.files import Room
+from lamina.log.files import Room, with_room
 
 _LARGE: Final = 1 << 40
 
@@ -45,10 +45,14 @@ class MemoryFile:
     def append(self, parts: Sequence[bytes | memoryview]) -> int:
         self._check()
         data = b"".join(parts)
-        if self._files.size is not None and len(data) > self._files.room("").free:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        if self._files.size is not None:
+            with_room(self._files, lambda: self._check_room(len(data)))
         self._files.do_append(self.content, data)
         return len(data)
+
+    def _check_room(self, size: int) -> None:
+        if size > self._files.room("").free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
     def truncate(self, size: int) -> None:
         self._check()
@@ -105,6 +109,7 @@ class MemoryFiles:
         self.folders: set[str] = {""}
         self.size: int | None = None
         """Bytes of the disk; what does not fit any more is refused as a full disk does. None: it is large."""
+        self.on_full: Callable[[], bool] | None = None
         self.changes = 0
         self.handles: set[MemoryFile] = set()
         """Files that are open."""

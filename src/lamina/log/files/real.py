@@ -11,10 +11,10 @@ import select
 import shutil
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from lamina.log.files import Room
+from lamina.log.files import Room, is_full, with_room
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -32,8 +32,9 @@ _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 class RealFile:
-    def __init__(self, path: str, flags: int) -> None:
+    def __init__(self, files: RealFiles, path: str, flags: int) -> None:
         self.path = path
+        self._files = files
         self._handle = os.open(path, flags | _SAFE, FILE_MODE)
         try:
             facts = os.fstat(self._handle)
@@ -57,6 +58,14 @@ class RealFile:
         return done
 
     def append(self, parts: Sequence[bytes | memoryview]) -> int:
+        try:
+            return self._append(parts)
+        except OSError as error:
+            if not is_full(error) or self._files.on_full is None or not self._files.on_full():
+                raise
+        return self._append(parts)
+
+    def _append(self, parts: Sequence[bytes | memoryview]) -> int:
         if len(parts) == 1:
             return os.write(self._handle, parts[0])
         return os.writev(self._handle, parts[:_MOST_PARTS])
@@ -166,20 +175,23 @@ class InotifyWatch:
 class RealFiles:
     """The disk of the machine."""
 
+    def __init__(self) -> None:
+        self.on_full: Callable[[], bool] | None = None
+
     def open(self, path: str, *, write: bool = False) -> RealFile:
-        return RealFile(path, os.O_RDWR | os.O_APPEND if write else os.O_RDONLY)
+        return RealFile(self, path, os.O_RDWR | os.O_APPEND if write else os.O_RDONLY)
 
     def create(self, path: str) -> RealFile:
-        return RealFile(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL)
+        return with_room(self, lambda: RealFile(self, path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL))
 
     def list(self, folder: str) -> list[str]:
         return os.listdir(folder)
 
     def rename(self, old: str, new: str) -> None:
-        os.rename(old, new)
+        with_room(self, lambda: os.rename(old, new))
 
     def link(self, old: str, new: str) -> None:
-        os.link(old, new, follow_symlinks=False)
+        with_room(self, lambda: os.link(old, new, follow_symlinks=False))
 
     def remove(self, path: str) -> None:
         os.unlink(path)
@@ -190,7 +202,7 @@ class RealFiles:
         parent = os.path.dirname(os.path.abspath(folder))
         self.make_folder(parent)
         try:
-            os.mkdir(folder, FOLDER_MODE)
+            with_room(self, lambda: os.mkdir(folder, FOLDER_MODE))
         except FileExistsError:
             if not os.path.isdir(folder):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
@@ -202,7 +214,7 @@ class RealFiles:
         parent = os.path.dirname(os.path.abspath(folder))
         changed = self.make_folder_unsynced(parent)
         try:
-            os.mkdir(folder, FOLDER_MODE)
+            with_room(self, lambda: os.mkdir(folder, FOLDER_MODE))
         except FileExistsError:
             if not os.path.isdir(folder):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
@@ -222,7 +234,7 @@ class RealFiles:
     def rename_folder(self, old: str, new: str) -> None:
         if os.path.lexists(new):  # rename would replace an empty folder
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
-        os.rename(old, new)
+        with_room(self, lambda: os.rename(old, new))
         for parent in {os.path.dirname(os.path.abspath(path)) for path in (new, old)}:
             self.sync_folder(parent)
 
@@ -240,7 +252,7 @@ class RealFiles:
         return os.path.islink(path)
 
     def lock(self, path: str) -> RealLock | str:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, FILE_MODE)
+        handle = with_room(self, lambda: os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, FILE_MODE))
         try:
             if not _try_lock(handle):
                 holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip()

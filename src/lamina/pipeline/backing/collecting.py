@@ -23,7 +23,7 @@ from lamina.engines.queues.looking import layouts_of, look
 from lamina.errors import DiskError, StorageError
 from lamina.log import mark
 from lamina.log.files import Files, join, read_at
-from lamina.log.naming import FAMILIES
+from lamina.log.naming import FAMILIES, RESERVE
 from lamina.pipeline import places, snapshot
 from lamina.pipeline.backing import journals, reaching, store
 from lamina.pipeline.backing.sources import Changed, Source, index_of, of_file
@@ -179,5 +179,6 @@ def left_out(disk: Files, data: str) -> list[str]:
         return []
     if not places.PARTS.intersection(names):
         return []  # one log
-    others = [name for name in names if name not in places.PARTS and name not in (*_LOCKS, mark.NAME, runs.PART)]
+    known = {*places.PARTS, *_LOCKS, mark.NAME, runs.PART, RESERVE}
+    others = [name for name in names if name not in known]
     return [f"{name} is left out: only logs are taken" for name in others]

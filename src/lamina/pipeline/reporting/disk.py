@@ -113,7 +113,7 @@ def _states(disk: Disk, data: str, inside: str, names: Sequence[str] | dict[str,
     if naming.STAGING in words:
         yield from ((name, "temporary") for name in names)
     elif naming.CONSUMERS in words or not inside:
-        yield from ((name, "bookkeeping") for name in names)
+        yield from ((name, "reserve" if name == naming.RESERVE else "bookkeeping") for name in names)
     elif words[:2] == ["queues", _MESSAGES]:  # all of a journal is in use
         yield from ((name, "active" if name.startswith("messages.") else "bookkeeping") for name in names)
     else:

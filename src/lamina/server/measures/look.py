@@ -16,6 +16,7 @@ from lamina.server.measures.kept import SHARE, Kept
 from lamina.server.measures.room import Room, RoomLook
 
 if TYPE_CHECKING:
+    from lamina.log.reserve import Reserve
     from lamina.server.inside import Inside
     from lamina.server.measures.jobs_seen import JobsSeen
     from lamina.server.measures.queues_seen import QueuesSeen
@@ -107,6 +108,11 @@ class Look:
                 found = os.statvfs(folder)
                 return found.f_frsize * found.f_bavail, found.f_frsize * found.f_blocks
         return None
+
+    def reserve(self) -> Reserve | None:
+        """Of that disk."""
+        disks = self._inside.disks
+        return None if disks is None else disks.first
 
     def connections(self) -> dict[str, int]:
         """By door."""

@@ -58,6 +58,9 @@ DEAD = Metric("lamina_dead_bytes", "gauge", "Bytes in logs that cleaning could g
 PINNED = Metric("lamina_pinned_bytes", "gauge", "Bytes of sealed segments that a consumer has yet to read.", _E)
 DISK_FREE = Metric("lamina_disk_free_bytes", "gauge", "Bytes that are free on the disk of the data folder.")
 DISK_SIZE = Metric("lamina_disk_size_bytes", "gauge", "Bytes of the disk of the data folder.")
+LOW_WATER = Metric("lamina_disk_low_water_bytes", "gauge", "With less than that free, nothing new is taken.")
+RESERVE = Metric("lamina_disk_reserve_bytes", "gauge", "Room kept for a full disk; 0 while it is given away.")
+SHORT = Metric("lamina_disk_is_full", "gauge", "1: there is less free than the low-water mark, nothing new is taken.")
 CLEANED = Metric("lamina_cleaning_runs_total", "counter", "Runs that give back room, by work.", (*_E, "work"))
 FREED = Metric("lamina_cleaning_freed_bytes_total", "counter", "Bytes that those runs gave back.", (*_E, "work"))
 

@@ -55,6 +55,11 @@ class OfLogs:
         if disk is not None:
             into.gauge(n.DISK_FREE, disk[0])
             into.gauge(n.DISK_SIZE, disk[1])
+        reserve = self._look.reserve()
+        if reserve is not None:
+            into.gauge(n.LOW_WATER, reserve.low_water)
+            into.gauge(n.RESERVE, reserve.size if reserve.is_held else 0)
+            into.gauge(n.SHORT, reserve.is_short)
 
     def _writing(self, into: Gathering, engine: str) -> None:
         measured, now = self._look.measured(engine), monotonic()

@@ -121,15 +121,16 @@ class OfDisk:
         store = None if house.store is None else house.store.opened_store
         if store is not None:
             folders["store"] = store.engine.folder
-        with suppress(OSError):
-            room = os.statvfs(folders["topics"])
-            facts["disk_total_bytes"] = room.f_frsize * room.f_blocks
-            facts["disk_free_bytes"] = room.f_frsize * room.f_bavail
+        reserve = house.topics.reserve
+        if reserve is not None:
+            facts["disk_total_bytes"], facts["disk_free_bytes"] = reserve.room
         for name, folder in folders.items():
             size = self.size_of(folder)
             facts[f"disk_{name}_bytes"] = "" if size is None else size
-        reserve = house.topics.reserve
-        facts["disk_is_full"] = int(reserve is not None and not reserve.is_held)
+        if reserve is not None:
+            facts["disk_low_water_bytes"] = reserve.low_water
+            facts["disk_reserve_bytes"] = reserve.size if reserve.is_held else 0
+        facts["disk_is_full"] = int(reserve is not None and reserve.is_short)
         return facts
 
     def size_of(self, folder: str) -> int | None:

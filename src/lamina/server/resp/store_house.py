@@ -170,7 +170,10 @@ class StoreHouse:
         engine = self.store.engine
         if self._line or not engine.has_room(size):
             return None
-        return engine.write(sessions)
+        try:
+            return engine.write(sessions)
+        except loops.MustWait:
+            return None
 
     async def write(self, write: Callable[[], int], size: int, *, is_large: bool = False) -> int:
         """Have ``write`` called behind the others when there is room; in a thread if it ``is_large``.
@@ -203,13 +206,21 @@ class StoreHouse:
 
     async def _let_one_in(self, one: _InLine) -> None:
         try:
-            epoch = await self._threads.run(one.write) if one.is_large else one.write()
+            epoch = await self._threads.run(one.write) if one.is_large else await self._written(one.write)
         except Exception as problem:
             if not one.epoch.done():
                 one.epoch.set_exception(problem)
         else:
             if not one.epoch.done():
                 one.epoch.set_result(epoch)
+
+    async def _written(self, write: Callable[[], int]) -> int:
+        try:
+            with loops.at_once():
+                return write()
+        except loops.MustWait:
+            pass
+        return await self._threads.run(write)
 
     async def _room(self) -> None:
         """Wait until some of what gathered is durable, or refused."""

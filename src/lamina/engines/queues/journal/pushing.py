@@ -17,10 +17,9 @@ from lamina.engines.queues.journal.home import Home, Stats, without_path
 from lamina.engines.queues.journal.open_queues import UNKNOWN, OpenQueues
 from lamina.engines.queues.journal.refusals import Refusals
 from lamina.engines.queues.journal.syncing import Failure, Left, SyncPool
-from lamina.errors import DiskFull, LaminaError, StorageError, let_go_of_frames
+from lamina.errors import LaminaError, StorageError, let_go_of_frames
 from lamina.log.files import join
 from lamina.log.measured import Measured
-from lamina.log.reserve import Reserve
 from lamina.log.teardown import Teardown
 
 _MANY_FILES: Final = 4  # of a queue that nobody needs any more
@@ -33,8 +32,6 @@ class Pushing:
         self.home = home
         self.rebuilds = 0
         """How often changes were taken back: what was answered from them may not be so."""
-        self.reserve: Reserve | None = None
-        """Room for what has to go on when the disk is full, if somebody gives it."""
         self._queues = queues
         self._dirty: dict[bytes, QueueFolder] = {}
         self._refusals = Refusals()
@@ -146,8 +143,6 @@ class Pushing:
         reason = without_path(error, folder.rid, "write to its folder")
         let_go_of_frames(reason)
         self.write_error = reason
-        if isinstance(reason, DiskFull) and self.reserve is not None:
-            self.reserve.give()
         self._refusals.add(folder.positions, reason)
         if not folder.positions:  # what it was about was answered before
             self._doubt_unsynced(reason)
