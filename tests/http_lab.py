@@ -33,6 +33,8 @@ from lamina.addresses import Address
 from lamina.cli.serve_settings import to_settings
 from lamina.client.connecting import Remote, connect
 from lamina.config import Given, load
+from lamina.log.files.real import RealFiles
+from lamina.log.history import History
 from lamina.log.teardown import Teardown
 from lamina.server import houses
 from lamina.server.app import _keep_history
@@ -159,7 +161,8 @@ class HttpLab:
         assert settings.jobs is not None and settings.topics is not None
         self.life = Life()
         self.gate = Gate(str(self.folder))
-        self.inside = Inside(self.life, self.gate, data=str(self.folder), config=lambda: self.config)
+        past = History.on_disk(RealFiles(), str(self.folder), settings.history_s, settings.history_percent)
+        self.inside = Inside(self.life, self.gate, data=str(self.folder), config=lambda: self.config, past=past)
         self._doors, self._http = LoopThread(), LoopThread()
         opened.later(self._doors.close)
         served = [

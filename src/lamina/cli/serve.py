@@ -91,6 +91,16 @@ def _default(key: str) -> str:
     "--reserve-bytes", metavar="BYTES", help="Room kept for a full disk, 0: none." + _default("server.reserve_bytes")
 )
 @click.option(
+    "--history-s",
+    metavar="S",
+    help="For so long what was can be read and restored, 0: not at all." + _default("server.history_s"),
+)
+@click.option(
+    "--history-percent",
+    metavar="PERCENT",
+    help="Of the disk, that the past may take." + _default("server.history_percent"),
+)
+@click.option(
     "--retain",
     multiple=True,
     metavar="PATTERN=LIMITS",

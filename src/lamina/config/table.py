@@ -14,6 +14,7 @@ from lamina.config import fields, kinds
 from lamina.config.kinds import Kind
 from lamina.engines.queues.options import STORES, QueueOptions
 from lamina.engines.store.options import StoreOptions
+from lamina.log.history import DEFAULT_S, SHARE
 from lamina.log.options import LogOptions
 from lamina.log.reserve import SIZE
 from lamina.units import MIB
@@ -89,6 +90,18 @@ def _server() -> Iterable[Setting]:
         is_live=True,
     )
     yield one("reserve_bytes", kinds.size(), SIZE, "Room kept for a full disk, for each engine but the store; 0: none.")
+    yield one(
+        "history_s",
+        kinds.seconds(),
+        DEFAULT_S,
+        "For so long files stay that only the past needs, so that it can be read and restored; 0: they go at once.",
+    )
+    yield one(
+        "history_percent",
+        kinds.percent(),
+        SHARE,
+        "Of the disk, that such files of all engines take at most; where room is short none stay.",
+    )
     yield one(
         "password",
         kinds.text(),

@@ -168,6 +168,7 @@ def topics(settings: TopicSettings, inside: Inside) -> Iterator[Served]:
                 idle_s=settings.idle_s,
                 folder=settings.folder,
                 sections=life.sections,
+                past=inside.past,
             )
             house = House(opened, opened.clock, shown, gate=gate)
             house.why = upkeep.why
@@ -227,11 +228,12 @@ def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside
                 log=given.log,
                 committer=committer,
                 force=given.force,
+                keeps_history=inside.past.keep_s > 0,
                 progress=told,
             )
             teardown.later(engine.close)
             restored.tell_queues(engine, told)
-        upkeep = Upkeep(engine)
+        upkeep = Upkeep(engine, history=inside.past)
         teardown.later(upkeep.dump_at_stop, unless_failed=True)
         teardown.later(upkeep.stop)
         if given.reserve_bytes:
@@ -271,7 +273,9 @@ def _store(settings: StoreSettings | None, committer: Committer, inside: Inside)
     with Teardown("the store") as teardown:
 
         def open_store(progress: Callable[[int, int], None] = lambda done, total: None) -> Store:
-            stores.append(Store.open(folder, options=options, committer=committer, progress=progress))
+            stores.append(
+                Store.open(folder, options=options, committer=committer, history=inside.past, progress=progress)
+            )
             return stores[0]
 
         def close() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from lamina.errors import NotReady
+from lamina.log.history import History as Past
 from lamina.server.life import Life
 from lamina.server.security.gate import Gate
 
@@ -41,13 +42,20 @@ class Inside:
     """Of one server. Parts appear as they are opened, and go when they are closed."""
 
     def __init__(
-        self, life: Life, gate: Gate, *, data: str | None = None, config: Callable[[], Config] | None = None
+        self,
+        life: Life,
+        gate: Gate,
+        *,
+        data: str | None = None,
+        config: Callable[[], Config] | None = None,
+        past: Past | None = None,
     ) -> None:
-        """``config`` gives the settings that hold."""
+        """``config`` gives the settings that hold; ``past`` says what of the recent past stays, by default nothing."""
         self.life = life
         self.gate = gate
         self.data = data
         self.config = config
+        self.past = past or Past(keep_s=0)
         self.jobs: JobEngine | None = None
         self.jobs_upkeep: JobUpkeep | None = None
         self.topics: Topics | None = None

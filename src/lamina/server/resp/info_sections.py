@@ -128,6 +128,10 @@ class OfDisk:
         for name, folder in folders.items():
             size = self.size_of(folder)
             facts[f"disk_{name}_bytes"] = "" if size is None else size
+        past = house.settings.past
+        if past is not None:
+            facts["disk_history_bytes"] = past.bytes
+            facts["disk_history_limit_bytes"] = "" if past.limit is None else past.limit
         reserve = house.topics.reserve
         facts["disk_is_full"] = int(reserve is not None and not reserve.is_held)
         return facts
