@@ -117,6 +117,17 @@ def test_the_room_is_a_part_of_the_disk_and_none_while_that_is_short() -> None:
     assert (history.limit, history.keep_s) == (200, 3600)
     is_short = True
     assert history.limit == 0
+    is_short = False
+    disk.write("data/log", bytes(600))
+    assert history.limit == 200
+    disk.write("data/past", bytes(200))
+    assert history.limit == 100, "as far as it knows"
+    assert history.held("data", [Dead("past", NOW, 200)], NOW) == {"past"} and history.limit == 200
+    disk.write("data/more", bytes(100))
+    assert history.limit == 150 and history.is_over("data"), "half of what nothing else takes"
+    assert history.held("data", [Dead("past", NOW, 200)], NOW) == set()
+    disk.remove("data/past")
+    assert history.limit == 150
     for wrong in ({"keep_s": -1}, {"percent": 101}, {"keep_s": True}, {"percent": "10"}):
         with pytest.raises(BadOption):
             History.on_disk(disk, "data", **wrong)  # type: ignore[arg-type]

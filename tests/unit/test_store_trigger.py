@@ -379,7 +379,7 @@ def test_what_is_alive_is_not_written_again_and_again() -> None:
                 session.put_many(1, [(b"%d-%d" % (number, each), bytes(1000)) for each in range(50)])
             written += 50 * 1000
         store.wait_durable(session.epoch)
-        until(lambda: size_of(files) < 2.1 * written)
+        until(lambda: size_of(files) <= 2.3 * written)  # half of it dead, and what is around entries
         again = sum(run.report.bytes_after for run in store.compactions.runs if run.report is not None)
         assert again <= 1.2 * 2 * written
 

@@ -100,7 +100,7 @@ def _server() -> Iterable[Setting]:
         "history_percent",
         kinds.percent(),
         SHARE,
-        "Of the disk, that such files of all engines take at most; where room is short none stay.",
+        "Of the disk, that such files of all engines take at most, and half of what nothing else takes.",
     )
     yield one(
         "password",

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from lamina.errors import BadOption
-from lamina.log.files import Files
+from lamina.log.files import Files, Room
 
 _NS: Final = 10**9
 _APART: Final = 4  # bases that stay have logs of so many times their own size between them
@@ -51,6 +51,7 @@ class History:
         """``keep_s``: 0 keeps nothing. ``most_bytes``: the room for all; without it there is no bound."""
         self.keep_s = keep_s
         self._most_bytes = most_bytes
+        self._free: Callable[[], int] | None = None  # bytes of the disk
         self._held: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -63,22 +64,25 @@ class History:
         percent: float = SHARE,
         is_short: Callable[[], bool] = lambda: False,
     ) -> History:
-        """Within so many percent of the disk that the folder is on; within nothing while room ``is_short``.
+        """Within so many percent of the disk that the folder is on, and half of what nothing else takes of it: history
+        gives way as a disk fills up. Within nothing while room ``is_short``.
 
         Raises: BadOption.
         """
         for name, value, most in (("history_s", keep_s, 1 << 31), ("history_percent", percent, 100)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
                 raise BadOption(f"{name} = {value!r} cannot be", hint=f"give 0 to {most}", option=name)
-        size = 0
+        seen = Room(0, 0)
 
-        def most_bytes() -> int:
-            nonlocal size
-            with suppress(OSError):  # the folder is yet to be made, or cannot be looked at: the size is what it was
-                size = files.room(folder).size
-            return 0 if is_short() else int(size * percent / 100)
+        def room() -> Room:
+            nonlocal seen
+            with suppress(OSError):  # the folder is yet to be made, or cannot be looked at: there is what there was
+                seen = files.room(folder)
+            return seen
 
-        return cls(keep_s, most_bytes)
+        history = cls(keep_s, lambda: 0 if is_short() else int(room().size * percent / 100))
+        history._free = lambda: room().free
+        return history
 
     @property
     def bytes(self) -> int:
@@ -89,7 +93,18 @@ class History:
     @property
     def limit(self) -> int | None:
         """Bytes that all may hold together now; None: there is no bound."""
-        return None if self._most_bytes is None else self._most_bytes()
+        return self._limit()
+
+    def _limit(self, owner: str = "", could_hold: int = 0) -> int | None:
+        """``could_hold``: what ``owner`` has there now that it may hold, whatever it held until now."""
+        if self._most_bytes is None:
+            return None
+        most = self._most_bytes()
+        if self._free is None:
+            return most
+        with self._lock:
+            held = sum(self._held.values()) + max(could_hold - self._held.get(owner, 0), 0)
+        return min(most, (self._free() + held) // 2)
 
     def bytes_of(self, folder: str) -> int:
         """What is held by who has that folder, or one below it."""
@@ -110,8 +125,9 @@ class History:
         ``dead`` are all that ``owner`` (a folder) could let go now: the next call replaces what it holds.
         """
         since = now_ns - int(self.keep_s * _NS)
+        dead = list(dead)
         young = sorted((one for one in dead if one.newest_ns >= since), key=lambda one: one.newest_ns, reverse=True)
-        limit = self.limit
+        limit = self._limit(owner, sum(one.bytes for one in dead))
         with self._lock:
             names, total = set(), 0
             for one in young if self.keep_s else ():
@@ -132,7 +148,8 @@ class History:
         replaces what ``owner`` holds.
         """
         since = now_ns - int(self.keep_s * _NS)
-        limit = self.limit
+        there = {name: size for base in bases for name, size in base.files.items()}
+        limit = self._limit(owner, sum(there.values()) + sum(base.later_bytes for base in bases))
         with self._lock:
             kept, total = list[int](), 0
             if self.keep_s and present_ns > since:
