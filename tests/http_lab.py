@@ -34,6 +34,8 @@ from lamina.cli.serve_settings import to_settings
 from lamina.client.connecting import Remote, connect
 from lamina.config import Given, load
 from lamina.log.files import Files
+from lamina.log.files.real import RealFiles
+from lamina.log.history import History
 from lamina.log.teardown import Teardown
 from lamina.server import houses
 from lamina.server.app import _keep_history
@@ -175,7 +177,10 @@ class HttpLab:
             sizes = {"reserve_bytes": settings.reserve_bytes, "low_water_bytes": settings.low_water_bytes}
             files = self._files
             disks = Disks(self.life, str(self.folder), files=lambda: files, **sizes)
-        self.inside = Inside(self.life, self.gate, data=str(self.folder), config=lambda: self.config, disks=disks)
+        past = History.on_disk(RealFiles(), str(self.folder), settings.history_s, settings.history_percent)
+        self.inside = Inside(
+            self.life, self.gate, data=str(self.folder), config=lambda: self.config, disks=disks, past=past
+        )
         self._doors, self._http = LoopThread(), LoopThread()
         opened.later(self._doors.close)
         served = [

@@ -14,6 +14,7 @@ from lamina.log import folders, mark
 from lamina.log.commit import Committer
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
+from lamina.log.history import DEFAULT_S, SHARE, History
 from lamina.log.options import LogOptions
 from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
@@ -61,6 +62,8 @@ class Data:
         queues: QueueOptions | None = None,
         queue_log: LogOptions | None = None,
         store: StoreOptions | None = None,
+        history_s: float = DEFAULT_S,
+        history_percent: float = SHARE,
     ) -> None:
         """Use ``lamina.open``."""
         self._store_options = store
@@ -70,6 +73,8 @@ class Data:
         self.folder = folder
         self._files = RealFiles() if files is None else files
         self._has_own_files = files is None
+        self.history = History.on_disk(self._files, folder, history_s, history_percent, self._is_short)
+        """What stays of the recent past, and the room it takes."""
         mark.check(self._files, folder)
         self._clock = clock
         self._committer = Committer()
@@ -133,7 +138,7 @@ class Data:
                     )
                     teardown.later(engine.close)
                     engine.reserve = reserve
-                    self._jobs = Jobs(engine)
+                    self._jobs = Jobs(engine, self.history)
                     teardown.cancel()
             return self._jobs
 
@@ -164,7 +169,7 @@ class Data:
                     )
                     teardown.later(topics.close)
                     topics.reserve = reserve
-                    self._topics = TopicFolder(topics, retentions)
+                    self._topics = TopicFolder(topics, retentions, self.history)
                     teardown.cancel()
             return self._topics
 
@@ -208,10 +213,11 @@ class Data:
                         files=reserve.files,
                         clock=self._clock,
                         committer=self._committer,
+                        keeps_history=self.history.keep_s > 0,
                     )
                     teardown.later(engine.close)
                     engine.reserve = reserve
-                    self._queues = Queues(engine)
+                    self._queues = Queues(engine, self.history)
                     teardown.cancel()
             return self._queues
 
@@ -237,6 +243,7 @@ class Data:
                     files=reserve.files,
                     clock=self._clock,
                     committer=self._committer,
+                    history=self.history,
                 )
                 self._store.engine.use_reserve(reserve)
             return self._store
@@ -252,6 +259,9 @@ class Data:
     def tasks(self) -> TaskBook:
         """All functions that were made tasks, by name."""
         return self.task
+
+    def _is_short(self) -> bool:
+        return self._reserve is not None and self._reserve.is_short
 
     def _room(self) -> Reserve:
         """What all engines share: who says whether there is room on the disk, and keeps some."""
@@ -302,14 +312,18 @@ def open(
     queues: QueueOptions | None = None,
     queue_log: LogOptions | None = None,
     store: StoreOptions | None = None,
+    history_s: float = DEFAULT_S,
+    history_percent: float = SHARE,
 ) -> Data:
     """Open a data folder, making it if need be. ``jobs`` are the settings of its command log, ``topics`` those of the
     logs of its topics and their groups. ``retention``: how long topics keep their messages, by name or pattern, such
     as ``{"logs-*": "age:7d,bytes:10GiB"}``; the first that fits counts, and else everything is kept.
     ``queues``: how queues are kept, their quota, how long a message is; ``queue_log``: how their files are written.
     ``store``: how long its epochs are, how much of it is in memory, when it compacts by itself.
+    ``history_s``: files that only the past needs stay for so many seconds, so that it can be read and restored, as long
+    as all of them take at most ``history_percent`` of the disk; 0: they go at once.
 
-    Raises: WrongFormat if a later version of lamina made the folder; nothing was changed.
+    Raises: BadOption; WrongFormat if a later version of lamina made the folder; nothing was changed.
     """
     return Data(
         os.fspath(folder),
@@ -321,4 +335,6 @@ def open(
         queues=queues,
         queue_log=queue_log,
         store=store,
+        history_s=history_s,
+        history_percent=history_percent,
     )

@@ -64,6 +64,19 @@ def scripts() -> Iterator[tuple[str, Callable[[Story], int]]]:
         story.switch()
         return since
 
+    def cleaning_recent(story: Story) -> int:
+        for number in range(4):
+            story.put(0, **{f"k{number % 2}": "v" * 700, "gone": f"{number}"})
+            story.put(1, gone=None)
+            story.clock.advance(1)
+            story.compact()
+        since = story.disk.points
+        for keep_s in (2.5, 1.5, 0):
+            story.clean_up_recent(keep_s)
+            story.put(0, later=f"{keep_s}")
+        story.switch()
+        return since
+
     def opening(story: Story) -> int:
         story.put(0, a="1")
         story.switch()
@@ -129,5 +142,6 @@ def scripts() -> Iterator[tuple[str, Callable[[Story], int]]]:
         story.clean_up()
         return since
 
-    for scene in (writing, two_rotations, compaction, cleaning, opening, opening_on_a_full_disk, closing, backing_up):
+    scenes = (writing, two_rotations, compaction, cleaning, cleaning_recent, opening, opening_on_a_full_disk)
+    for scene in (*scenes, closing, backing_up):
         yield scene.__name__, scene

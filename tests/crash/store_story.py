@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from lamina.engines.store.engine import StoreEngine
 from lamina.engines.store.options import StoreOptions
 from lamina.errors import LaminaError, StorageError, TooOld
 from lamina.log.files import Files
+from lamina.log.history import History
 from lamina.testing import MemoryFiles, PowerLoss
 from lamina.testing.powerloss import Model, PowerLossState
 from store_model import Fate, Picture, StoreModel, Told, entries_of, picture, seen_in
@@ -169,6 +171,14 @@ class Story:
         epoch = self.engine.catalog.epoch
         self.disk.note(Reach(epoch if keep_after_epoch is None else min(epoch, keep_after_epoch)))
         self.compactions.clean_up(keep_after_epoch)
+
+    def clean_up_recent(self, keep_s: float) -> None:
+        """As a store does by itself: what reads as of the last so many seconds need stays."""
+        self.compactions.history = History(keep_s)
+        with suppress(TooOld):
+            since = self.clock.now_ns() - int(keep_s * 1e9)
+            self.disk.note(Reach(as_of.epoch_at(self.engine, since) if keep_s else self.engine.catalog.epoch))
+        self.compactions.clean_up(keeps_recent=True)
 
     def back_up(self) -> None:
         for channel in [*self.sessions]:

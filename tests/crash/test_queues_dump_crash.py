@@ -21,10 +21,11 @@ from lamina.engines.queues.restoring import RestoreRefused, restore
 from lamina.engines.queues.store_reading import StoreReading
 from lamina.log import rewrite
 from lamina.log.files import Files, join, write_all
+from lamina.log.history import History
 from lamina.log.naming import Family
 from lamina.log.sync import ALWAYS, OS, Level, Sync
 from lamina.log.tail import Tail
-from lamina.testing import PowerLoss
+from lamina.testing import MemoryFiles, PowerLoss
 from lamina.testing.powerloss import Model, PowerLossState
 from queues_store_lab import FOLDER, NOW, TTL, Seen, StoreLab, ack, create, delete, id_of, message, seen
 
@@ -46,7 +47,8 @@ class Stop(BaseException):
 class Story:
     """Told as it is made."""
 
-    def __init__(self, seed: int, sync: Sync = ALWAYS, model: Model = "strict") -> None:
+    def __init__(self, seed: int, sync: Sync = ALWAYS, model: Model = "strict", history: History | None = None) -> None:
+        self.history = history
         self.rng = random.Random(seed)
         self.sync = sync
         self.disk = PowerLoss(model=model)
@@ -67,8 +69,10 @@ class Story:
             self.disk.note(Promise(each, len(self.moments) - 1))
 
     def step(self, lab: StoreLab) -> None:
+        lab.clock.advance(0.5)
         if self.rng.random() < 0.25:
-            assert lab.dumper.dump() is not None
+            dumper = lab.dumper if self.history is None else lab.make_dumper(history=self.history)
+            assert dumper.dump() is not None
             self.promise(Level.SYNCED)
             return
         if self.rng.random() < 0.1:
@@ -179,6 +183,21 @@ def test_no_power_cut_breaks_a_promise_of_the_store(sync: Sync, model: Model) ->
 
 def test_no_power_cut_of_one_story_breaks_a_promise() -> None:
     assert Story(1).check(share=0.4) > 30
+
+
+@pytest.mark.parametrize("keep_s", [1, 3, 1000])
+def test_no_power_cut_breaks_a_promise_where_history_is_kept(keep_s: float) -> None:
+    story = Story(4, history=History(keep_s))
+    assert story.check(share=0.4) > 30
+    found = store_files.find(story.disk.list(FOLDER))
+    assert len(found.dumps) > 1 or keep_s < 3
+    for number in found.dumps:  # each of them, with the logs since, shows what the newest one does
+        contents = {
+            path: content
+            for path, content in story.disk.contents().items()
+            if not path.endswith(".dump") or path.endswith(f"-{number}.dump")
+        }
+        assert seen(restore(MemoryFiles(contents), FOLDER, now=NOW, ttl=TTL).state) == story.moments[-1]
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -11,10 +11,11 @@ import pytest
 from lamina import runs
 from lamina.engines.jobs import engine as jobs_engine
 from lamina.engines.queues.options import QueueOptions
+from lamina.engines.store import trigger
 from lamina.engines.store.options import StoreOptions
 from lamina.engines.topics import codec, finding
 from lamina.errors import BadOption
-from lamina.log import reserve
+from lamina.log import history, reserve
 from lamina.log.options import LogOptions
 from lamina.server import client, listening
 from lamina.server import settings as server_settings
@@ -131,6 +132,9 @@ CODE: dict[str, object] = {
     "one session of the store": default(StoreOptions, "max_session_bytes"),
     "memory for entries of the store that are in no sorted file": default(StoreOptions, "memory_bytes"),
     "room that has to be free for new work": reserve.LOW_WATER,
+    "history: files that only the past needs": f"{history.DEFAULT_S} s, {history.SHARE} % of the disk",
+    "what is dead in a store before it compacts": f"{default(StoreOptions, 'compact_dead_ratio')} of it, "
+    f"and {trigger._LEAST_BYTES} bytes",
     "room kept for a full disk": reserve.SIZE,
     "`users.json`": users._MOST_BYTES,
     "a pattern of a right": rights._MOST_PATTERN,

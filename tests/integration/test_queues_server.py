@@ -32,7 +32,7 @@ def store_files(folder: Path) -> list[str]:
 
 def test_l31_hourly_dump(tmp_path: Path) -> None:
     """With an interval of a fifth of a second: one dump and one log are left, and a line tells of each dump."""
-    flags = ("--queue", "dump_every_s=0.2", "--sync", "os")
+    flags = ("--queue", "dump_every_s=0.2", "--sync", "os", "--history-s", "0")
     with LaminaServer(tmp_path, *flags) as server:
         with Wire(server.port) as wire:
             _, sid = wire.ask("Q.NEW")
@@ -159,6 +159,7 @@ def test_what_is_secret_is_in_no_line_and_no_error(tmp_path: Path, store: str) -
     """Keys, ids and bodies are in no line of the log and in no error; what was deleted or expired is in no file."""
     body, gone, key = "a body nobody may see", "a body that goes", "a key nobody may see"
     flags = ("--queues", store, "--sync", "os", "--queue", "expire_every_s=0.2", "--queue", "idle_s=0.2")
+    flags = (*flags, "--history-s", "0")
     errors: list[bytes] = []
     secrets = {body.encode(), gone.encode(), key.encode()}
     for _ in range(2):

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from integration.lamina_server import LaminaServer
 from integration.resp_wire import HOST, Wire, packed
 from integration.workq_server import LAMINA
 from lamina.errors import LogLocked
+from waiting import wait_until
 
 MIB = 1 << 20
 
@@ -63,6 +65,53 @@ def refuses(folder: Path, *flags: str) -> str:
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode != 0
     return str(done.stderr)
+
+
+# -- room, and the recent past -----------------------------------------------------------------------------------------
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all its files; those that go meanwhile have none."""
+    size = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            size += path.stat().st_size if path.is_file() else 0
+    return size
+
+
+def overwrite(client: Any, rounds: int) -> None:
+    """1.5 MB of values, again and again."""
+    for number in range(rounds):
+        pairs = [word for key in range(150) for word in ("PUT", b"%d" % key, bytes([number]) * 10_000)]
+        client.execute_command("S.WRITE", 1, *pairs)
+
+
+def test_written_a_hundred_times_it_shrinks_by_itself(tmp_path: Path) -> None:
+    with LaminaServer(tmp_path, "--history-s", "0") as server, redis.Redis(port=server.port) as client:
+        overwrite(client, 60)
+    with LaminaServer(tmp_path, "--history-s", "0") as server, redis.Redis(port=server.port) as client:
+        overwrite(client, 40)
+        wait_until(lambda: size_of(tmp_path / "store") <= 2.5 * 1_500_000)
+        assert scanned(client, 1) == {b"%d" % key: bytes([39]) * 10_000 for key in range(150)}
+
+
+def test_reads_as_of_the_last_hour_are_possible_though_it_compacts_by_itself(tmp_path: Path) -> None:
+    with LaminaServer(tmp_path) as server, redis.Redis(port=server.port) as client:
+        first = client.execute_command("S.WRITE", 1, "PUT", "0", "before", "PUT", "k", "v")
+        overwrite(client, 10)
+        wait_until(lambda: (tmp_path / "store" / "compaction_catalog.0").exists())
+        client.execute_command("S.COMPACT")
+        assert client.execute_command("S.GET", 1, "0", "ASOF", first) == b"before"
+        client.execute_command("S.WRITE", 1, "DEL", "k")
+    with LaminaServer(tmp_path) as server, redis.Redis(port=server.port) as client:
+        assert client.execute_command("S.GET", 1, "0", "ASOF", first) == b"before"
+        assert client.execute_command("S.GET", 1, "k", "ASOF", first) == b"v"
+        wait_until(lambda: client.info("disk")["disk_history_bytes"] > 0)
+        client.execute_command("S.COMPACT")
+        client.execute_command("S.COMPACT", "CLEAN")
+        with pytest.raises(redis.ResponseError, match="reach back"):
+            client.execute_command("S.GET", 1, "k", "ASOF", first)
+        assert client.info("disk")["disk_history_bytes"] == 0
 
 
 # -- clients -----------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from lamina.log.files.faulty import FaultyFiles
 from lamina.log.files.memory import MemoryFiles
 from lamina.log.sync import Level
 from lamina.log.writer import Log
+from waiting import wait_until
 
 # -- names of folders ----------------------------------------------------------------------------------------------
 
@@ -299,3 +300,35 @@ def test_a_data_folder_may_be_reached_by_a_link(tmp_path: Path) -> None:
     with lamina.open(tmp_path / "link") as data:
         data.store.put(1, b"tea", b"41")
     assert (tmp_path / "real" / "store").is_dir()
+
+
+# -- the recent past -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [{"history_s": -1}, {"history_percent": 101}, {"history_s": "1h"}])
+def test_what_history_cannot_be_is_told(wrong: dict[str, object]) -> None:
+    with pytest.raises(BadOption, match="history_"):
+        lamina.open("data", files=MemoryFiles(), **wrong)  # type: ignore[arg-type]
+
+
+def test_the_store_of_a_program_compacts_by_itself_and_keeps_the_last_hour(tmp_path: Path) -> None:
+    with lamina.open(tmp_path) as data:
+        data.store.put(1, b"k", b"before")
+        first = data.store.last_epoch
+        for number in range(5):
+            data.store.put(1, b"k", bytes([number]) * 700_000)
+        wait_until(lambda: data.history.bytes > 0)
+        before = data.store.as_of(epoch=first).get(1, b"k")
+        assert data.store.engine.catalog.generation > 0 and before == b"before"
+    with lamina.open(tmp_path, history_s=0) as data:
+        data.store.get(1, b"k")
+        wait_until(lambda: [name for name in (tmp_path / "store").iterdir() if name.name.startswith("pwal_0")] == [])
+
+
+def test_history_is_a_part_of_the_disk_that_the_folder_is_on() -> None:
+    disk = MemoryFiles()
+    disk.size = 1_000_000
+    with lamina.open("data", files=disk) as data:
+        assert (data.history.keep_s, data.history.limit) == (3600, 100_000)
+    with lamina.open("data", files=disk, history_s=5, history_percent=50) as data:
+        assert (data.history.keep_s, data.history.limit) == (5, 500_000)

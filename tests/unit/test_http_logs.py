@@ -323,17 +323,40 @@ def test_cleaning_jobs_frees_what_was_dead(lab: HttpLab) -> None:
     assert "What was done" in lab.page("/log/one", name="jobs")[1]
 
 
-def test_queues_are_dumped(lab: HttpLab) -> None:
-    sid = lab.redis("Q.NEW")[1]
-    assert lab.redis("Q.SEND", sid, "hello")
-    assert "write a dump of 1 queues" in lab.post_json("/logs/clean", {"name": "queues", "dry_run": True})[1]["will"]
-    assert done(lab, "clean", "queues")["told"].startswith("wrote dump 0: 1 queues, 1 messages")
-    states = {each["file"]: each["state"] for each in one(lab, "queues")["segments"]}
-    assert states["smp-server-store-0.dump"] == "dump" and "smp-server-store-0.log" not in states
-    assert lab.post_json("/logs/rotate", {"name": "queues"})[0] == 400
+@pytest.mark.parametrize("history_s", [0, 3600])
+def test_queues_are_dumped(tmp_path: Path, history_s: int) -> None:
+    with HttpLab(tmp_path, **{"server.history_s": str(history_s)}) as lab:
+        sid = lab.redis("Q.NEW")[1]
+        assert lab.redis("Q.SEND", sid, "hello")
+        plan = lab.post_json("/logs/clean", {"name": "queues", "dry_run": True})[1]
+        assert "write a dump of 1 queues" in plan["will"]
+        assert done(lab, "clean", "queues")["told"].startswith("wrote dump 0: 1 queues, 1 messages")
+        found = one(lab, "queues")
+        states = {each["file"]: each["state"] for each in found["segments"]}
+        assert states["smp-server-store-0.dump"] == "dump"
+        assert ("smp-server-store-0.log" in states) == bool(history_s)
+        held = [each for each in found["holders"] if each["kind"] == "history"]
+        assert [(each["files"], each["oldest_file"]) for each in held] == [(1, "smp-server-store-0.log")][: len(held)]
+        assert bool(held) == bool(history_s)
+        assert lab.post_json("/logs/rotate", {"name": "queues"})[0] == 400
 
 
-def test_a_store_is_rotated_compacted_and_cleaned(lab: HttpLab) -> None:
+def test_what_the_store_keeps_for_the_recent_past_is_told(lab: HttpLab) -> None:
+    for value in ("old", "new"):
+        lab.redis("S.WRITE", "1", "PUT", "k", value)
+        assert done(lab, "compact", "store")["told"].startswith("merged ")
+    found = one(lab, "store")
+    (held,) = [each for each in found["holders"] if each["kind"] == "history"]
+    assert held["files"] >= 2 and held["bytes"] > 0 and "history_s" in held["advice"]
+    assert lab.redis("S.GET", "1", "k", "ASOF", "1") in (b"old", None)
+
+
+def test_a_store_is_rotated_compacted_and_cleaned(tmp_path: Path) -> None:
+    with HttpLab(tmp_path, **{"server.history_s": "0"}) as lab:
+        _rotate_compact_and_clean_a_store(lab)
+
+
+def _rotate_compact_and_clean_a_store(lab: HttpLab) -> None:
     for number in range(20):
         lab.redis("S.WRITE", "1", "PUT", f"k{number % 5}", "v" * 100)
     assert "sealed" in lab.act("logs.rotate", {"name": "store"}).did

@@ -167,6 +167,10 @@ def test_queues_reach_back_to_their_dump(history: History) -> None:
     history.clock.advance(1)
     history.data.queues.dump()
     later, _ = history.moment()
+    within = restored(history.path, START + 10**9)  # an hour is kept
+    shutil.rmtree(within)
+    history.data.history.keep_s = 0
+    history.data.queues.dump()
     with pytest.raises(TooOld, match="queues") as told:
         restored(history.path, START + 10**9)
     earliest = int(str(told.value.facts["oldest_time_ns"]))

@@ -16,9 +16,11 @@ from lamina.engines.queues import codec, store_files
 from lamina.engines.queues.dumping import Dumper, DumpReport
 from lamina.engines.queues.folding import FoldReport, FoldStopped, fold
 from lamina.engines.queues.restoring import RestoreRefused, restore
+from lamina.engines.queues.upkeep import Upkeep
 from lamina.errors import DiskError, DiskFull, StorageError
 from lamina.log import kernel
 from lamina.log.files.real import RealFiles
+from lamina.log.history import History
 from lamina.log.survey import survey
 from lamina.log.writer import Log
 from lamina.testing import FaultyFiles, MemoryFiles
@@ -39,6 +41,7 @@ from queues_store_lab import (
     messages_of,
     seen,
 )
+from waiting import wait_until
 
 BODY = b"body" * 500
 
@@ -499,13 +502,14 @@ def test_l34_pause_does_not_grow() -> None:
 
 
 def test_with_history_what_tells_the_wanted_past_stays_and_older_goes() -> None:
-    """Dumps and logs from the newest dump on that is older than the history: they tell every moment of it."""
+    """Logs from the newest dump on that is older than the history, and that dump: they tell every moment of it. Of
+    dumps since, those stay that are as far apart as the history is long: others would take more than they spare."""
     lab = with_messages()  # 0.dump, and 1.log
     for number in range(2, 5):
         lab.clock.advance(100)
         lab.do(message("a", f"n{number}"))
-        lab.make_dumper(keep_history_s=150).dump()
-    assert short(lab.names()) == ["1.dump", "2.dump", "2.log", "3.dump", "3.log", "4.log"]
+        lab.make_dumper(history=History(150)).dump()
+    assert short(lab.names()) == ["0.dump", "1.log", "2.dump", "2.log", "3.dump", "3.log", "4.log"]
     seen = lab.seen()
     again = after_kill(lab)
     assert again.seen() == seen
@@ -516,3 +520,44 @@ def test_with_history_what_tells_the_wanted_past_stays_and_older_goes() -> None:
     assert not kept.wants_dump and kept.warnings == []
     dumped(again)
     assert short(again.names()) == ["5.dump", "6.log"]
+
+
+def test_files_for_the_past_go_when_it_is_over_or_has_to_give_way() -> None:
+    lab, room = with_messages(), 1 << 30
+    history = History(150, lambda: room)
+    dumper = lab.make_dumper(history=history)
+    lab.clock.advance(100)
+    lab.do(message("a", "n"))
+    dumper.dump()
+    before = short(lab.names())
+    assert before == ["0.dump", "1.dump", "1.log", "2.log"] and history.bytes_of(lab.folder) > 0
+    assert dumper.tidy() == [] and short(lab.names()) == before
+    seen = lab.seen()
+    lab.clock.advance(151)
+    assert short(sorted(dumper.tidy())) == ["0.dump", "1.log"]
+    assert short(lab.names()) == ["1.dump", "2.log"] and history.bytes == 0
+    lab.do(message("a", "m"))
+    lab.clock.advance(1)
+    dumper.dump()
+    assert short(lab.names()) == ["1.dump", "2.dump", "2.log", "3.log"]
+    room = 0
+    assert history.is_over(lab.folder)
+    assert short(sorted(dumper.tidy())) == ["1.dump", "2.log"] and not history.is_over(lab.folder)
+    assert after_kill(lab).seen() != seen
+
+
+def test_the_upkeep_lets_the_past_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab, room = queue_lab.Lab(files=MemoryFiles()), 1 << 30
+    history = History(3600, lambda: room)
+    upkeep = Upkeep(lab.engine, history=history)
+    _, sid = lab.client().new()
+    lab.client().send(sid, "m1")
+    upkeep.dump()
+    assert "smp-server-store-0.log" in lab.files.list(lab.engine.folder)
+    upkeep.start()
+    try:
+        room = 0
+        wait_until(lambda: "smp-server-store-0.log" not in lab.files.list(lab.engine.folder))
+    finally:
+        upkeep.stop()
+    lab.engine.close()

@@ -245,8 +245,7 @@ def test_the_busiest_name_of_the_last_run_goes_on_though_many_others_are_used_be
 
 
 def test_cleaning_the_store_keeps_the_history_that_the_setting_asks_for(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"store.keep_history_s": "3600"}
-    with HttpLab(tmp_path, **settings) as lab:
+    with HttpLab(tmp_path) as lab:
         for value in ("old", "new"):
             assert lab.post_json("/store/put", {"storage": 1, "key": "k", "value": value})[0] == 200
             assert lab.post_json("/store/compact", {"wait": True})[0] == 200

@@ -140,7 +140,7 @@ def test_how_much_is_dead_can_be_asked_while_others_write(store: Store) -> None:
 
     def ask() -> None:
         while not is_over.is_set():
-            store.engine.view.overlap(store.engine.baseline)
+            store.compactions.dead_bytes()
 
     asking = threading.Thread(target=ask)
     asking.start()

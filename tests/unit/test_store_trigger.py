@@ -9,14 +9,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lamina.engines.store import trigger
+from lamina.engines.store import compaction_worker, trigger
 from lamina.engines.store.api import Store
 from lamina.engines.store.options import StoreOptions
-from lamina.errors import Stopped
+from lamina.errors import Stopped, TooOld
+from lamina.log.history import Base, History
 from lamina.testing import FaultyFiles, MemoryFiles
 from store_lab import FOLDER
 
@@ -30,10 +32,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def opened(files: MemoryFiles | FaultyFiles, **options: float) -> Iterator[Store]:
-    made: dict[str, float] = {"epoch_ms": 1, **options}
-    with Store.open(FOLDER, files=files, options=StoreOptions(**made)) as store:  # type: ignore[arg-type]
+def opened(files: MemoryFiles | FaultyFiles, history: History | None = None, **options: float) -> Iterator[Store]:
+    made = StoreOptions(**{"epoch_ms": 1, **options})  # type: ignore[arg-type]
+    with Store.open(FOLDER, files=files, options=made, history=history) as store:
         yield store
+
+
+def size_of(files: MemoryFiles) -> int:
+    """Bytes of all files of the store, but for what ``ctrl`` holds."""
+    return sum(len(content.data) for path, content in list(files.names.items()) if "/ctrl/" not in path)
 
 
 def until(what: Any) -> None:
@@ -298,14 +305,153 @@ def test_w12_by_time_it_compacts_and_cleans_up_by_itself() -> None:
         assert store.get(1, b"k") == b"v"
 
 
-def test_w12_by_dead_bytes_it_compacts_when_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trigger, "_LEAST_BYTES", 50_000)
+def test_w12_by_dead_bytes_it_compacts_when_it_is_worth_it() -> None:
     files = MemoryFiles()
-    with opened(files, compact_dead_ratio=0.5) as store:
+    with opened(files) as store:
         store.put(1, b"once", b"v" * 10_000)
-        time.sleep(0.05)
-        assert store.engine.catalog.generation == 0
-        for _ in range(30):
+        for _ in range(90):
             store.put(1, b"again and again", b"v" * 10_000)
+        time.sleep(0.05)
+        assert store.engine.catalog.generation == 0, "it is mostly dead, and little"
+        for number in range(30):
+            store.put(1, b"again and again", b"v" * 9_999 + b"%d" % (number % 10))
         until(lambda: store.engine.catalog.generation > 0)
         assert store.get(1, b"once") == b"v" * 10_000
+
+
+@pytest.mark.parametrize("length", [1500, 20_000])
+def test_written_a_hundred_times_it_takes_twice_and_a_half_of_what_is_alive(length: int) -> None:
+    """Of values of any size, once everything was written."""
+    keys = [b"key %d" % number for number in range(1_100_000 // (length + 60) + 1)]
+    fresh, files = MemoryFiles(), MemoryFiles()
+    with opened(fresh, compact_dead_ratio=0) as store:
+        with store.session() as session:
+            session.put_many(1, [(key, b"v" * length) for key in keys])
+        store.compact()
+        store.clean_up()
+    alive = size_of(fresh)
+    assert alive > 1_000_000
+    with opened(files) as store:
+        for number in range(100):
+            with store.session(wait=False) as session:
+                session.put_many(1, [(key, (b"%d" % number).rjust(length)) for key in keys])
+        store.wait_durable(session.epoch)
+        until(lambda: size_of(files) <= 2.5 * alive)
+        assert [found.value for found in store.scan(1)] == [b"99".rjust(length)] * len(keys)
+    with opened(files) as store:
+        assert store.engine.entries_read <= 1.5 * len(keys), "neither does a start read what is dead"
+
+
+@pytest.mark.parametrize("by", ["remove", "clear", "drop"])
+def test_what_a_few_bytes_delete_counts_with_what_it_frees(by: str) -> None:
+    files = MemoryFiles()
+    with opened(files) as store:
+        with store.session() as session:
+            session.put_many(1, [(b"%d" % number, bytes(20_000)) for number in range(100)])
+            session.put(2, b"stays", b"v")
+        store.compact()
+        assert size_of(files) > 2_000_000
+        with store.session() as session:
+            if by == "remove":
+                for number in range(100):
+                    session.remove(1, b"%d" % number)
+            elif by == "clear":
+                session.clear_storage(1)
+            else:
+                session.remove_storage(1)
+        until(lambda: size_of(files) < 100_000)
+        assert [found.key for each in (1, 2) for found in store.scan(each)] == [b"stays"]
+
+
+def test_what_is_alive_is_not_written_again_and_again() -> None:
+    """All that compactions write is about what was written before."""
+    files = MemoryFiles()
+    with opened(files) as store:
+        for number in range(200):  # none of it dead
+            with store.session(wait=False) as session:
+                session.put_many(1, [(b"%d-%d" % (number, each), bytes(1000)) for each in range(50)])
+        store.wait_durable(session.epoch)
+        time.sleep(0.1)
+        assert store.engine.catalog.generation == 0
+        written = 0
+        for number in range(200):
+            with store.session(wait=False) as session:
+                session.put_many(1, [(b"%d-%d" % (number, each), bytes(1000)) for each in range(50)])
+            written += 50 * 1000
+        store.wait_durable(session.epoch)
+        until(lambda: size_of(files) <= 2.3 * written)  # half of it dead, and what is around entries
+        again = sum(run.report.bytes_after for run in store.compactions.runs if run.report is not None)
+        assert again <= 1.2 * 2 * written
+
+
+def test_at_a_start_it_cleans_up_what_a_run_before_left() -> None:
+    files = MemoryFiles()
+    with opened(files, compact_dead_ratio=0) as store:
+        store.put(1, b"k", bytes(50_000))
+        store.compact()
+    assert [name for name in files.list(FOLDER) if name.startswith("pwal_0")]
+    with opened(files) as store:
+        until(lambda: not [name for name in files.list(FOLDER) if name.startswith("pwal_0")])
+        assert store.get(1, b"k") == bytes(50_000)
+
+
+def test_a_store_that_is_told_not_to_does_nothing_by_itself() -> None:
+    files = MemoryFiles()
+    with opened(files, compact_dead_ratio=0) as store:
+        for number in range(3):
+            store.put(1, b"k", bytes([number]) * 1_000_000)
+        store.compact()
+        time.sleep(0.05)
+        assert [name for name in files.list(FOLDER) if name.startswith("pwal_0")]
+
+
+def test_the_recent_past_stays_and_goes_when_it_is_over_or_room_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trigger, "_CLEAN_S", 0.01)
+    files, room = MemoryFiles(), 1 << 30
+    history = History(keep_s=3600, most_bytes=lambda: room)
+    with opened(files, history) as store:
+        epochs = []
+        for number in range(6):
+            store.put(1, b"k", bytes([number]) * 600_000)
+            epochs.append(store.last_epoch)
+            time.sleep(0.02)
+        until(lambda: store.engine.catalog.generation > 0 and history.bytes_of(FOLDER))
+        for number, epoch in enumerate(epochs):
+            assert store.as_of(epoch=epoch).get(1, b"k") == bytes([number]) * 600_000
+    with opened(files, history) as store:  # and after a restart
+        assert store.as_of(epoch=epochs[0]).get(1, b"k") == bytes(600_000)
+        room = 0
+        until(lambda: size_of(files) < 1_400_000)
+        assert history.bytes == 0
+        with pytest.raises(TooOld):
+            store.as_of(epoch=epochs[0])
+        assert store.get(1, b"k") == bytes([5]) * 600_000
+
+
+def test_while_much_history_is_kept_a_compaction_waits_for_more() -> None:
+    """It would free nothing, and leave a file for the past each time."""
+    files, history = MemoryFiles(), History()
+    history.bases(FOLDER, [Base(0, {}, 160_000_000)], 1 << 62, 1 << 61)
+    assert history.bytes_of(FOLDER) == 160_000_000
+    with opened(files, history) as store:
+        for number in range(8):
+            store.put(1, b"k", bytes([number]) * 1_000_000)
+        time.sleep(0.05)
+        assert store.engine.catalog.generation == 0
+        for number in range(5):
+            store.put(1, b"k", bytes([number]) * 1_000_000)
+        until(lambda: store.engine.catalog.generation == 1)
+
+
+def test_a_small_compaction_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    ask = compaction_worker.elsewhere.ask
+    monkeypatch.setattr(compaction_worker.elsewhere, "ask", lambda *args: asked.append(args[0]) or ask(*args))
+    with Store.open(str(tmp_path / "store"), options=StoreOptions(compact_dead_ratio=0)) as store:
+        store.put(1, b"k", bytes(1000))
+        store.compact()
+        assert not asked
+        store.put(1, b"k", bytes(compaction_worker.SMALL))
+        store.compact()
+        assert len(asked) == 1
+        assert store.get(1, b"k") == bytes(compaction_worker.SMALL)

@@ -96,6 +96,16 @@ def _default(key: str) -> str:
     help="With less than that free on the disk nothing new is taken." + _default("server.low_water_bytes"),
 )
 @click.option(
+    "--history-s",
+    metavar="S",
+    help="For so long what was can be read and restored, 0: not at all." + _default("server.history_s"),
+)
+@click.option(
+    "--history-percent",
+    metavar="PERCENT",
+    help="Of the disk, that the past may take." + _default("server.history_percent"),
+)
+@click.option(
     "--retain",
     multiple=True,
     metavar="PATTERN=LIMITS",

@@ -110,10 +110,12 @@ def looked_at(data: str, as_of: str | None = None) -> Iterator[Looked]:
 def opened(data: str, *, makes: bool = False, hint: str = _STOP) -> Iterator[Store]:
     """The store, to change it. Raises: LogLocked while a server has it; BadOption, Corruption, DiskError."""
     from lamina.engines.store.api import Store
+    from lamina.engines.store.options import StoreOptions
 
     folder = folder_of(data, to_change=True) if not makes or _is_there(data) else new_folder_of(data)
     with for_itself(hint), progress_bar("reading the store") as progress:
-        store = Store.open(folder, progress=progress)
+        # Only what was asked for: a server that keeps history may have been here.
+        store = Store.open(folder, options=StoreOptions(compact_dead_ratio=0), progress=progress)
     with store:
         yield store
 

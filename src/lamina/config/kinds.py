@@ -80,6 +80,16 @@ def seconds(*, is_whole: bool = False, may_be_never: bool = False) -> Kind:
     return Kind("seconds", should + (f', or "{NEVER}"' if may_be_never else ""), read)
 
 
+def percent() -> Kind:
+    def read(value: object, is_text: bool) -> object:
+        number = _any_number(value, is_text)
+        if not isinstance(number, int | float) or not 0 <= number <= 100:
+            raise Unfit
+        return number
+
+    return Kind("percent", "a number, 0 to 100", read)
+
+
 def _any_number(value: object, is_text: bool) -> object:
     if is_text:
         try:

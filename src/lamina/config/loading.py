@@ -72,6 +72,11 @@ class Config:
         assert isinstance(value, int)
         return value
 
+    def decimal(self, key: str) -> float:
+        value = self.values[key]
+        assert isinstance(value, int | float)
+        return value
+
     def is_on(self, key: str) -> bool:
         return bool(self.values[key])
 

@@ -14,6 +14,7 @@ from lamina.config import fields, kinds
 from lamina.config.kinds import Kind
 from lamina.engines.queues.options import STORES, QueueOptions
 from lamina.engines.store.options import StoreOptions
+from lamina.log.history import DEFAULT_S, SHARE
 from lamina.log.options import LogOptions
 from lamina.log.reserve import LOW_WATER, SIZE
 from lamina.units import MIB
@@ -100,6 +101,18 @@ def _server() -> Iterable[Setting]:
         LOW_WATER,
         "With less than that free on the disk nothing new is taken, so that what ends work goes on; at most an eighth "
         "of the disk.",
+    )
+    yield one(
+        "history_s",
+        kinds.seconds(),
+        DEFAULT_S,
+        "For so long files stay that only the past needs, so that it can be read and restored; 0: they go at once.",
+    )
+    yield one(
+        "history_percent",
+        kinds.percent(),
+        SHARE,
+        "Of the disk, that such files of all engines take at most, and half of what nothing else takes.",
     )
     yield one(
         "password",

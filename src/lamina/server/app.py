@@ -25,6 +25,7 @@ from lamina.addresses import Address as Address
 from lamina.errors import BadOption, DiskError, LaminaError, MissingExtra
 from lamina.log import mark
 from lamina.log.files.real import RealFiles
+from lamina.log.history import History as Past
 from lamina.log.teardown import Teardown
 from lamina.server import handles, houses, notifying
 from lamina.server.disks import Disks
@@ -85,7 +86,12 @@ def _live(
     if settings.data is not None:
         mark.check(files, settings.data)
     life, gate = Life(), Gate(settings.data, password=settings.password)
-    inside = Inside(life, gate, data=settings.data, config=settings.config)
+    past = None
+    if settings.data is not None:
+        past = Past.on_disk(
+            files, settings.data, settings.history_s, settings.history_percent, lambda: inside.is_short_of_room
+        )
+    inside = Inside(life, gate, data=settings.data, config=settings.config, past=past)
     tls = None
     if settings.tls is not None:
         tls = server_context(settings.tls.cert, settings.tls.key, settings.tls.client_ca)

@@ -69,7 +69,7 @@ def jobs(settings: JobSettings, inside: Inside) -> Iterator[Served]:
             engine = JobEngine.open(settings.folder, options=settings.log, files=_files(reserve), progress=told)
             teardown.later(engine.close)
             restored.tell_jobs(engine, told)
-        upkeep = Upkeep(engine, clean_ms=settings.clean_ms)
+        upkeep = Upkeep(engine, clean_ms=settings.clean_ms, history=inside.past)
         # A start that failed writes nothing on its way out: it may be tried again and again.
         teardown.later(upkeep.checkpoint_at_stop, unless_failed=True)
         if settings.returns_leases:
@@ -146,7 +146,7 @@ def topics(settings: TopicSettings, inside: Inside) -> Iterator[Served]:
             opened = Topics.open(settings.folder, options=settings.log, files=_files(reserve), committer=committer)
             teardown.later(opened.close)
             restored.tell_topics(opened, told)
-        upkeep = Upkeep(opened, retentions)
+        upkeep = Upkeep(opened, retentions, history=inside.past)
         teardown.later(upkeep.stop)
         opened.reserve = reserve
         restored.watch_topics(life, opened)
@@ -168,6 +168,7 @@ def topics(settings: TopicSettings, inside: Inside) -> Iterator[Served]:
                 idle_s=settings.idle_s,
                 folder=settings.folder,
                 sections=life.sections,
+                past=inside.past,
             )
             house = House(opened, opened.clock, shown, gate=gate)
             house.why = upkeep.why
@@ -228,11 +229,12 @@ def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside
                 files=_files(reserve),
                 committer=committer,
                 force=given.force,
+                keeps_history=inside.past.keep_s > 0,
                 progress=told,
             )
             teardown.later(engine.close)
             restored.tell_queues(engine, told)
-        upkeep = Upkeep(engine)
+        upkeep = Upkeep(engine, history=inside.past)
         teardown.later(upkeep.dump_at_stop, unless_failed=True)
         teardown.later(upkeep.stop)
         engine.reserve = reserve
@@ -270,8 +272,14 @@ def _store(settings: StoreSettings | None, committer: Committer, inside: Inside)
 
         def open_store(progress: Callable[[int, int], None] = lambda done, total: None) -> Store:
             reserve = inside.reserve_of(folder)
-            files = _files(reserve)
-            store = Store.open(folder, options=options, files=files, committer=committer, progress=progress)
+            store = Store.open(
+                folder,
+                options=options,
+                files=_files(reserve),
+                committer=committer,
+                history=inside.past,
+                progress=progress,
+            )
             store.engine.use_reserve(reserve)
             stores.append(store)
             return store

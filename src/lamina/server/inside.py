@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from lamina.errors import NotReady
+from lamina.log.history import History as Past
 from lamina.log.naming import RESERVE
 from lamina.server.life import Life
 from lamina.server.security.gate import Gate
@@ -51,13 +52,17 @@ class Inside:
         data: str | None = None,
         config: Callable[[], Config] | None = None,
         disks: Disks | None = None,
+        past: Past | None = None,
     ) -> None:
-        """``config`` gives the settings that hold. ``disks`` None: no room is kept for a full disk."""
+        """``config`` gives the settings that hold. ``disks`` None: no room is kept for a full disk. ``past`` says what
+        of the recent past stays, by default nothing.
+        """
         self.life = life
         self.gate = gate
         self.data = data
         self.config = config
         self.disks = disks
+        self.past = past or Past(keep_s=0)
         self.jobs: JobEngine | None = None
         self.jobs_upkeep: JobUpkeep | None = None
         self.topics: Topics | None = None
@@ -90,6 +95,12 @@ class Inside:
     def reserve_of(self, folder: str, name: str = RESERVE) -> Reserve | None:
         """That of the disk which the folder of an engine is on (``Disks.of``); None: there is none."""
         return None if self.disks is None else self.disks.of(folder, name)
+
+    @property
+    def is_short_of_room(self) -> bool:
+        """Nothing new is taken on the disk of the data folder: nothing is kept for the past alone, either."""
+        reserve = None if self.disks is None else self.disks.first
+        return reserve is not None and reserve.is_short
 
     def closed(self) -> None:
         """The doors are closing."""

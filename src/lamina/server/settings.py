@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lamina.addresses import Address
 from lamina.engines.queues.options import QueueOptions
 from lamina.engines.store.options import StoreOptions
+from lamina.log.history import DEFAULT_S, SHARE
 from lamina.log.options import LogOptions
 from lamina.log.reserve import LOW_WATER, SIZE
 from lamina.units import MIB
@@ -102,6 +103,10 @@ class Settings:
     """What clients have to know, beside or instead of users."""
     insecure: bool = False
     """Other machines may come without logging in, or without TLS."""
+    history_s: float = DEFAULT_S
+    """Seconds for which files that only the past needs stay; 0: they go at once."""
+    history_percent: float = SHARE
+    """Of the disk, that these may take."""
     max_connections: int = 10_000
     """Of each door."""
     max_output_bytes: int = 256 * MIB

@@ -24,6 +24,7 @@ from lamina.engines.jobs.upkeep import Upkeep
 from lamina.engines.jobs.views import JobResult, JobView, QueueView, parse_id, show_id
 from lamina.engines.jobs.waiting import LeaseWaiter
 from lamina.errors import BadJob, JobNotFound, LaminaError, LogClosed
+from lamina.log.history import History
 from lamina.log.teardown import Teardown
 
 if TYPE_CHECKING:
@@ -41,10 +42,10 @@ _NAME_LETTERS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrst
 class Jobs:
     """All jobs of a data folder."""
 
-    def __init__(self, engine: JobEngine, *, clean_ms: int = 300_000) -> None:
+    def __init__(self, engine: JobEngine, history: History | None = None, *, clean_ms: int = 300_000) -> None:
         """Use ``lamina.open(folder).jobs``."""
         self.engine = engine
-        self._upkeep = Upkeep(engine, clean_ms=clean_ms)
+        self._upkeep = Upkeep(engine, clean_ms=clean_ms, history=history)
         self._upkeep.start()
         self._keeper = Keeper(engine)
         self._wakers: set[Callable[[], object]] = set()

@@ -27,6 +27,7 @@ from lamina.engines.queues.subscription import Subscription
 from lamina.engines.queues.upkeep import Upkeep
 from lamina.engines.queues.views import Key, NewQueue, QueueInfo, QueueMessage, QueueStats, Seconds, shown
 from lamina.errors import LogClosed, QuotaMet, StorageError
+from lamina.log.history import History
 from lamina.log.teardown import Teardown
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 class Queues:
     """All queues of a data folder."""
 
-    def __init__(self, engine: QueueEngine) -> None:
+    def __init__(self, engine: QueueEngine, history: History | None = None) -> None:
         """Use ``lamina.open(folder).queues``."""
         self.engine = engine
         self.clock = engine.clock
@@ -44,7 +45,7 @@ class Queues:
         self.deliveries = Deliveries(engine)
         # Whoever sleeps looks for itself: nothing is to be done for it here, with locks held.
         self.deliveries.look_again_by(lambda look: self.sleepers.wake_all())
-        self.upkeep = Upkeep(engine)
+        self.upkeep = Upkeep(engine, history=history)
         self.upkeep.start()
         self._is_closed = False
 

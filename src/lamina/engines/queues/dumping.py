@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Protocol
 
 from lamina.clock import Clock
@@ -27,7 +28,8 @@ from lamina.engines.queues.fold_worker import Stopper, fold_elsewhere
 from lamina.engines.queues.folding import FoldReport, FoldStopped
 from lamina.errors import StorageError, from_os
 from lamina.log import consumers, rewrite
-from lamina.log.files import Files, join
+from lamina.log.files import Files, file_size, join
+from lamina.log.history import Base, History
 from lamina.log.measured import Work
 from lamina.log.naming import STORED, parse
 from lamina.log.reader import Reader
@@ -98,7 +100,7 @@ class Dumper:
         ttl: int,
         keeps_messages: bool = True,
         force: bool = False,
-        keep_history_s: float = 0,
+        history: History | None = None,
         fold: Fold = fold_elsewhere,
         before_fold: Callable[[], None] = lambda: None,
         removal: AbstractContextManager[object] | None = None,
@@ -108,7 +110,8 @@ class Dumper:
         """``force``: the engine was restored with force (Restored.was_forced): the first dump passes over the same.
 
         ``before_fold`` does what has to be done before records of the log go. ``removal`` is held while a file is
-        removed: a state that is being built from the files must not meet one that is just going.
+        removed: a state that is being built from the files must not meet one that is just going. ``history`` says which
+        files that a newer dump stands for stay; None: none does.
 
         ``step`` is called at places where a test may want to stop: "rotated", "saving written", "renamed",
         "dumps removed", "logs removed".
@@ -116,7 +119,7 @@ class Dumper:
         self._engine, self._files, self._folder, self._clock = engine, files, folder, clock
         self._ttl, self._keeps_messages, self._force = ttl, keeps_messages, force
         self._fold, self._before_fold, self._step = fold, before_fold, step
-        self._keep_history_s = keep_history_s
+        self.history = history or History(keep_s=0)
         self._piece = piece
         self._removal: AbstractContextManager[object] = removal or engine.lock
         self.dumped = Work()
@@ -175,7 +178,7 @@ class Dumper:
         )
         self._force = False  # what was passed over is not needed any more
         self._step("renamed")
-        removed = self._remove_up_to(number)
+        removed = self._remove_up_to(number, self._clock.now_ns())
         return DumpReport(
             number,
             folded.queues,
@@ -202,9 +205,24 @@ class Dumper:
         assert name is not None, "a store log is begun before it is rotated"
         return name.number, pause
 
-    def _remove_up_to(self, number: int) -> list[str]:
-        now = self._clock.now_ns()
-        dumps, logs, savings = obsolete(self._files, self._folder, number, now, self._keep_history_s)
+    def tidy(self) -> list[str]:
+        """Remove files that were kept for the past for long enough, or have to give way. Returns their names.
+
+        Raises: StorageError; then the next call goes on from there.
+        """
+        if not self.history.keep_s or not self._at_work.acquire(blocking=False):
+            return []
+        try:
+            dumps = [each for each in _found(self._files, self._folder).dumps if self._is_whole(each)]
+            return self._remove_up_to(dumps[-1], self._clock.now_ns()) if dumps else []
+        finally:
+            self._at_work.release()
+
+    def _is_whole(self, number: int) -> bool:
+        return _ended_at(self._files, self._folder, number) is not None
+
+    def _remove_up_to(self, number: int, now_ns: int) -> list[str]:
+        dumps, logs, savings = obsolete(self._files, self._folder, number, now_ns, self.history)
         self._remove(dumps)
         self._step("dumps removed")
         self._remove(logs)
@@ -235,38 +253,71 @@ class Dumper:
 
 
 def obsolete(
-    files: Files, folder: str, number: int, now_ns: int, keep_history_s: float = 0
+    files: Files, folder: str, number: int, now_ns: int, history: History | None = None
 ) -> tuple[list[str], list[str], list[str]]:
     """What dump ``number`` stands for, once it is safe: dumps, logs and unfinished dumps, to be removed in this order.
 
-    ``keep_history_s``: what gives the queues as they were in the last so many seconds stays.
+    ``history``: what gives the queues as they were in the time that it keeps stays, as far as it has room.
     Raises: DiskError.
     """
-    try:
-        found = store_files.find(files.list(folder))
-    except OSError as error:
-        raise from_os(error, "list the folder", folder) from error
-    if keep_history_s:
-        number = _oldest_wanted(files, folder, found.dumps, number, now_ns - int(keep_history_s * 10**9))
-    dumps = [store_files.dump_name(each) for each in found.dumps if each < number]
-    logs = [store_files.log_name(each) for each in found.logs if each <= number]
+    found = _found(files, folder)
+    kept = [] if history is None else _kept_bases(files, folder, found, number, now_ns, history)
+    oldest = min(kept, default=number)
+    dumps = [store_files.dump_name(each) for each in found.dumps if each < number and each not in kept]
+    logs = [store_files.log_name(each) for each in found.logs if each <= oldest]
     savings = [store_files.saving_name(each) for each in found.savings if each <= number]
     held = unread(Reader(folder, family=STORED, files=files), logs, consumers.tidy(files, folder, now_ns))
     return dumps, [name.name for name in logs if name not in held], savings
 
 
-def _oldest_wanted(files: Files, folder: str, dumps: list[int], newest: int, since_ns: int) -> int:
-    """The dump from which, with the logs behind it, all moments since can be told; -1: there is none, all count."""
-    for number in reversed([each for each in dumps if each <= newest]):
-        path = join(folder, store_files.dump_name(number))
-        try:
-            file = files.open(path)
-        except OSError as error:
-            raise from_os(error, "open the file", path) from error
-        try:
-            ended = time_of_end(file)
-        finally:
-            file.close()
-        if ended is not None and ended <= since_ns:
-            return number
-    return -1
+_BEGINNING: Final = -1  # the number of no dump: before the first log there was nothing
+
+
+def _kept_bases(
+    files: Files, folder: str, found: store_files.Found, newest: int, now_ns: int, history: History
+) -> list[int]:
+    """Numbers of older dumps that stay, and ``_BEGINNING`` if all logs do."""
+    ended = {each: _ended_at(files, folder, each) for each in found.dumps if each <= newest} if history.keep_s else {}
+    numbers = [each for each in ended if each < newest and ended[each] is not None]
+    if 0 in found.logs:
+        numbers.insert(0, _BEGINNING)
+    bases = []
+    for number, following in pairwise([*numbers, newest]):
+        name = store_files.dump_name(number)
+        own = {} if number == _BEGINNING else {name: _size(files, folder, name)}
+        logs = [store_files.log_name(each).name for each in found.logs if number < each <= following]
+        bases.append(Base(ended.get(number) or 0, own, sum(_size(files, folder, log) for log in logs)))
+    kept = history.bases(folder, bases, ended.get(newest) or now_ns, now_ns)
+    return [numbers[each] for each in kept]
+
+
+def _found(files: Files, folder: str) -> store_files.Found:
+    try:
+        return store_files.find(files.list(folder))
+    except OSError as error:
+        raise from_os(error, "list the folder", folder) from error
+
+
+def _ended_at(files: Files, folder: str, number: int) -> int | None:
+    """Up to when a dump shows what happened; None: it is broken."""
+    path = join(folder, store_files.dump_name(number))
+    try:
+        file = files.open(path)
+    except OSError as error:
+        raise from_os(error, "open the file", path) from error
+    try:
+        return time_of_end(file)
+    finally:
+        file.close()
+
+
+def _size(files: Files, folder: str, name: str) -> int:
+    path = join(folder, name)
+    try:
+        file = files.open(path)
+    except OSError as error:
+        raise from_os(error, "open the file", path) from error
+    try:
+        return file_size(file)
+    finally:
+        file.close()

@@ -41,9 +41,11 @@ def open_engine(
     committer: Committer | None = None,
     threaded: bool = True,
     force: bool = False,
+    keeps_history: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> QueueEngine:
     """Open the queues of ``folder``, making it if need be. ``force``: load what can be read, where it would refuse.
+    ``keeps_history``: older files may be there, for the past.
 
     Durability: what can be received after this is synced.
     Raises: LogLocked; Corruption, WrongFormat (nothing was changed); BadOption if messages are in the other store;
@@ -60,7 +62,6 @@ def open_engine(
         teardown.later(held.release)
         migration_mark.refuse_if_under_way(disk, folder)
         now = time.now_ns() // 10**9
-        keeps_history = options.keep_history_s > 0
         restored = restore(
             disk, folder, now=now, ttl=options.ttl_s, force=force, keeps_history=keeps_history, progress=progress
         )

@@ -8,7 +8,7 @@ from typing import Final
 from lamina.errors import BadOption
 
 DAY_S: Final = 86_400
-_MAY_BE_FRACTIONS: Final = ("dump_every_s", "keep_history_s", "expire_every_s", "idle_s")
+_MAY_BE_FRACTIONS: Final = ("dump_every_s", "expire_every_s", "idle_s")
 STORES: Final = ("memory", "journal")
 
 
@@ -26,10 +26,6 @@ class QueueOptions:
     """Bytes of the largest message."""
     dump_every_s: float = 3600
     """Seconds between two dumps; 0: only on demand and at an orderly stop."""
-    keep_history_s: float = 0
-    """In the store ``memory``: seconds for which dumps and logs that a newer dump stands for stay, so that the past can
-    be read and restored. What was received or has expired is in files for so long, too. 0: they go with the next dump.
-    """
     expire_every_s: float = 600
     """Seconds between two looks for expired messages; 0: only at dumps, restores and when a queue is used."""
     idle_s: float = 600
@@ -55,7 +51,6 @@ class QueueOptions:
             ("ttl_s", 0, 1 << 40),
             ("max_body", 1, 1 << 26),
             ("dump_every_s", 0, 1 << 31),
-            ("keep_history_s", 0, 1 << 31),
             ("expire_every_s", 0, 1 << 31),
             ("idle_s", 0, 1 << 31),
             ("max_file_messages", 2, 1 << 31),

@@ -121,7 +121,7 @@ def restore(
     """Load the queues of ``folder``. ``now`` and ``ttl`` (of the server) in seconds say which messages have expired.
 
     ``keeps_messages``: False if messages are elsewhere; then records about them are passed over. ``keeps_history``:
-    dumps leave older files there (QueueOptions.keep_history_s). ``progress`` is told how many bytes of how many were
+    dumps leave older files there (log/history.py). ``progress`` is told how many bytes of how many were
     read.
     Durability: what was loaded is synced.
     Raises: RestoreRefused, WrongFormat: nothing was changed; DiskError.

@@ -13,12 +13,14 @@ from lamina.engines.queues.engine import QueueEngine
 from lamina.engines.queues.folding import FoldStopped
 from lamina.engines.queues.message import Queue
 from lamina.errors import LaminaError
+from lamina.log.history import History
 from lamina.log.sync import Level
 from lamina.log.teardown import Teardown, shown
 from lamina.log.writer import Log
 
 _EVERY_S = 0.5
 _TIDY_S = 5.0  # where nothing has to be synced: files that nobody needs go then
+_PAST_S = 60.0  # how often it is looked for files that were kept for long enough
 _AT_ONCE = 500  # queues that are looked at before others have the lock
 
 logger = logging.getLogger("lamina.queues")
@@ -27,7 +29,8 @@ logger = logging.getLogger("lamina.queues")
 class Upkeep:
     """Looks after one engine until it is stopped."""
 
-    def __init__(self, engine: QueueEngine, dumper: Dumper | None = None) -> None:
+    def __init__(self, engine: QueueEngine, dumper: Dumper | None = None, *, history: History | None = None) -> None:
+        """``history`` says which files stay for the recent past, in the store ``memory``; None: none does."""
         self._engine = engine
         in_memory = engine.keeper is engine
         self.dumper = dumper or Dumper(
@@ -38,10 +41,11 @@ class Upkeep:
             ttl=engine.options.ttl_s,
             keeps_messages=in_memory,
             force=engine.restored.was_forced,
-            keep_history_s=engine.options.keep_history_s if in_memory else 0,
+            history=history if in_memory else None,
             before_fold=engine.remove_folders,
             removal=engine.removal,
         )
+        self._tidy_at = 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._due: list[_Task] = []
@@ -197,6 +201,7 @@ class Upkeep:
         clock = self._engine.clock
         while not self._stop.wait(self._pause()):
             self._look_for_room()
+            self._tidy()
             now = clock.monotonic()
             for task in list(self._due):
                 if task.at > now or self._stop.is_set():
@@ -213,6 +218,17 @@ class Upkeep:
                     logger.error("upkeep of the queues: %s", error)
                 except Exception:  # a mistake of ours must not end dumps and syncs for good
                     logger.exception("upkeep of the queues failed")
+
+    def _tidy(self) -> None:
+        """Of files for the past: those whose time is over, or that have to give way."""
+        now = self._engine.clock.monotonic()
+        if now < self._tidy_at and not self.dumper.history.is_over(self._engine.folder):
+            return
+        self._tidy_at = now + _PAST_S
+        try:
+            self.dumper.tidy()
+        except LaminaError as error:
+            logger.error("upkeep of the queues: %s", error)
 
     def _pause(self) -> float:
         now = self._engine.clock.monotonic()

@@ -33,6 +33,7 @@ from lamina.engines.store.view import Found, Snapshot
 from lamina.errors import BadEntry, LogClosed
 from lamina.log.commit import Committer
 from lamina.log.files import Files
+from lamina.log.history import History
 from lamina.log.teardown import Teardown
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ class Store:
     What is read is durable: entries are seen when their epoch is, all of them at once.
     """
 
-    def __init__(self, engine: StoreEngine) -> None:
+    def __init__(self, engine: StoreEngine, history: History | None = None) -> None:
         """Use ``lamina.open(folder).store``."""
         self.engine = engine
-        self.compactions = Compactions(engine)
+        self.compactions = Compactions(engine, history)
         with Teardown(engine.folder) as teardown:
             teardown.later(engine.close)
             self._keeper = Keeper(engine)
@@ -92,12 +93,15 @@ class Store:
         files: Files | None = None,
         clock: Clock | None = None,
         committer: Committer | None = None,
+        history: History | None = None,
         progress: Progress = lambda done, total: None,
     ) -> Store:
-        """Open the store in ``folder`` itself. Raises: as ``StoreEngine.open``."""
-        return cls(
-            StoreEngine.open(folder, options=options, files=files, clock=clock, committer=committer, progress=progress)
+        """Open the store in ``folder`` itself. ``history``: what stays for reads as of earlier when it cleans up by
+        itself; None: nothing does. Raises: as ``StoreEngine.open``."""
+        engine = StoreEngine.open(
+            folder, options=options, files=files, clock=clock, committer=committer, progress=progress
         )
+        return cls(engine, history)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -269,7 +273,10 @@ class Store:
         return self.compactions.cancel()
 
     def clean_up(self, keep_after_epoch: int | None = None) -> CleanUp:
-        """Remove the files that compactions made obsolete; reads as of ``keep_after_epoch`` and later stay possible."""
+        """Remove the files that compactions made obsolete; reads as of ``keep_after_epoch`` and later stay possible.
+
+        Without it none of an earlier time do, however recent: what cleans up by itself keeps those of the history.
+        """
         self._check_open()
         return self.compactions.clean_up(keep_after_epoch)
 

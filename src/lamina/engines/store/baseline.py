@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
 from lamina.engines.store import catalog as catalogs
 from lamina.engines.store.catalog import Catalog
-from lamina.engines.store.codec import OLDEST
+from lamina.engines.store.codec import OLDEST, storage_of
 from lamina.engines.store.sorted_file import SortedFile
 from lamina.log.files import Files
 from lamina.log.teardown import Teardown
+
+_SAMPLE: Final = 64  # places of a part, to know which storages it holds
 
 
 class Baseline:
@@ -37,6 +40,18 @@ class Baseline:
                     opened.close()
             raise
         return cls(parts)
+
+    def bytes_of(self, storages: Collection[int]) -> int:
+        """How much of it is in these storages, about."""
+        if not storages:
+            return 0
+        size = 0.0
+        for part in self.parts:
+            if part.entries:
+                ends = {storage_of(part.first), storage_of(part.last)}
+                seen = ends if len(ends) == 1 else list(map(storage_of, part.sample(_SAMPLE)))
+                size += part.bytes * sum(each in storages for each in seen) / len(seen)
+        return int(size)
 
     def may_have(self, place: bytes) -> bool:
         """Without reading: an entry of that place may be in it."""

@@ -22,11 +22,13 @@ from typing import Final
 
 from lamina.clock import SystemClock
 from lamina.engines.store import catalog as catalogs
+from lamina.engines.store import epoch_file
 from lamina.engines.store.catalog import PROGRESS, Catalog
 from lamina.errors import Corruption, WrongFormat, from_os
 from lamina.log import consumers, rewrite
 from lamina.log.consumer_file import Consumer
 from lamina.log.files import Files, file_size, join, read_at
+from lamina.log.history import Base, History
 from lamina.log.naming import parse, sort_out
 from lamina.log.reader import Reader
 from lamina.log.segment import open_for_reading
@@ -64,11 +66,13 @@ def obsolete(
     *,
     keep: Collection[str] = (),
     keep_after_epoch: int | None = None,
+    history: History | None = None,
     now_ns: int | None = None,
 ) -> list[tuple[str, int]]:
     """What ``clean_up`` would remove: names and bytes. Changes nothing. Raises: DiskError."""
     now_ns = SystemClock().now_ns() if now_ns is None else now_ns
-    plan = _plan(files, folder, catalog, keep, keep_after_epoch, consumers.holding(files, folder, now_ns))
+    holding = consumers.holding(files, folder, now_ns)
+    plan = _Planning(files, folder, catalog).plan(keep, keep_after_epoch, history, now_ns, holding)
     return [
         (name, size) for name in [*plan.formers, *plan.others] if (size := size_of(files, folder, name)) is not None
     ]
@@ -81,12 +85,14 @@ def clean_up(
     *,
     keep: Collection[str] = (),
     keep_after_epoch: int | None = None,
+    history: History | None = None,
     now_ns: int | None = None,
 ) -> CleanUp:
     """Remove what is obsolete. ``catalog`` is the present one, and no compaction is running.
 
     ``keep``: names of files that somebody reads, the working files (``run...``) of an open store among them.
-    ``keep_after_epoch``: reads as of this epoch and later ones stay possible, if they are now.
+    ``keep_after_epoch``: reads as of this epoch and later ones stay possible, if they are now; ``history``: those that
+        it asks for, as far as they have room.
     ``now_ns``: by which consumers' positions expire; None: by the clock of the machine.
 
     Durability: when it returns, the files are gone for good. A crash at any point leaves a store with the same content.
@@ -97,7 +103,8 @@ def clean_up(
         raise ValueError(f"generation {catalog.generation} is not that of the catalog in {folder}")
     catalogs.check_parts(files, folder, catalog)
     now_ns = SystemClock().now_ns() if now_ns is None else now_ns
-    plan = _plan(files, folder, catalog, keep, keep_after_epoch, consumers.tidy(files, folder, now_ns))
+    holding = consumers.tidy(files, folder, now_ns)
+    plan = _Planning(files, folder, catalog).plan(keep, keep_after_epoch, history, now_ns, holding)
     freed = 0
     for names in (plan.formers, plan.others):
         if names:
@@ -112,55 +119,107 @@ def clean_up(
     return CleanUp([*plan.formers, *plan.others], freed, plan.kept, catalog)
 
 
-def _plan(
-    files: Files,
-    folder: str,
-    catalog: Catalog,
-    keep: Collection[str],
-    keep_after_epoch: int | None,
-    holding: Sequence[Consumer],
-) -> _Plan:
-    names = _list(files, folder)
-    formers = _formers(files, folder, names)
-    oldest = catalog
-    if keep_after_epoch is not None:
-        oldest = _oldest_needed([*(former for former in formers.values() if former), catalog], keep_after_epoch)
-    needed = {part.name for known in (catalog, oldest) for part in known.parts}
-    needed |= in_progress(files, folder)
-    newest_epoch_file = max(
-        (parsed for name in names if name.startswith("epoch.") and (parsed := parse(name)) is not None), default=None
-    )
-    could_go: list[str] = []
-    within_reach: list[str] = []
-    merged = set(catalog.merged)
-    for name in names:
-        epoch = catalogs.rotated_epoch(name)
-        if epoch is not None:
-            is_merged = name in merged or (not catalogs.is_rotated_pwal(name) and epoch <= catalog.epoch)
-            if not is_merged or (newest_epoch_file is not None and name == newest_epoch_file.name):
-                continue
-            (within_reach if epoch > oldest.epoch else could_go).append(name)
-        elif catalogs.part_generation(name) is not None:
-            if name not in needed:
+class _Planning:
+    """What goes and what stays, by the names in the folder and by what catalogs say."""
+
+    def __init__(self, files: Files, folder: str, catalog: Catalog) -> None:
+        self._files, self._folder, self._catalog = files, folder, catalog
+        self._names = _list(files, folder)
+        self._formers = _formers(files, folder, self._names)
+
+    def plan(
+        self,
+        keep: Collection[str],
+        keep_after_epoch: int | None,
+        history: History | None,
+        now_ns: int,
+        holding: Sequence[Consumer],
+    ) -> _Plan:
+        catalog, names = self._catalog, self._names
+        bases: list[Catalog] = []
+        if keep_after_epoch is not None:
+            known = [former for former in self._formers.values() if former is not None]
+            bases = [_oldest_needed([*known, catalog], keep_after_epoch)]
+        elif history is not None:
+            bases = self._recent(history, now_ns)
+        oldest = min([*(base.epoch for base in bases), catalog.epoch])
+        generations = {base.generation for base in bases}
+        present = {part.name for part in catalog.parts}
+        needed = present | {part.name for base in bases for part in base.parts}
+        needed |= in_progress(self._files, self._folder)
+        newest_epoch_file = max(
+            (parsed for name in names if name.startswith("epoch.") and (parsed := parse(name)) is not None),
+            default=None,
+        )
+        could_go: list[str] = []
+        within_reach: list[str] = []
+        merged = set(catalog.merged)
+        for name in names:
+            epoch = catalogs.rotated_epoch(name)
+            if epoch is not None:
+                is_merged = name in merged or (not catalogs.is_rotated_pwal(name) and epoch <= catalog.epoch)
+                if not is_merged or (newest_epoch_file is not None and name == newest_epoch_file.name):
+                    continue
+                (within_reach if epoch > oldest else could_go).append(name)
+            elif catalogs.part_generation(name) is not None:
+                if name not in needed:
+                    could_go.append(name)
+                elif name not in present:
+                    within_reach.append(name)
+            elif name in self._formers:
+                former = self._formers[name]
+                is_base = former is not None and former.generation in generations
+                (within_reach if is_base else could_go).append(name)
+            elif _RUN.fullmatch(name) and name not in needed:
                 could_go.append(name)
-            elif name not in {part.name for part in catalog.parts}:
-                within_reach.append(name)
-        elif name in formers:
-            former = formers[name]
-            is_base = former is not None and former is oldest
-            (within_reach if is_base else could_go).append(name)
-        elif _RUN.fullmatch(name) and name not in needed:
-            could_go.append(name)
-    keep = {*keep, *_yet_to_be_read(files, folder, could_go, holding)}
-    goes = [name for name in could_go if name not in keep]
-    # Oldest first.
-    goes.sort(key=lambda name: (catalogs.rotated_epoch(name) or catalogs.part_generation(name) or 0, name))
-    kept = sorted({*within_reach, *(name for name in could_go if name in keep)})
-    return _Plan(
-        [name for name in goes if name in formers],
-        [name for name in goes if name not in formers],
-        kept,
-    )
+        keep = {*keep, *_yet_to_be_read(self._files, self._folder, could_go, holding)}
+        goes = [name for name in could_go if name not in keep]
+        # Oldest first.
+        goes.sort(key=lambda name: (catalogs.rotated_epoch(name) or catalogs.part_generation(name) or 0, name))
+        kept = sorted({*within_reach, *(name for name in could_go if name in keep)})
+        return _Plan(
+            [name for name in goes if name in self._formers],
+            [name for name in goes if name not in self._formers],
+            kept,
+        )
+
+    def _recent(self, history: History, now_ns: int) -> list[Catalog]:
+        """Former catalogs that stay for the recent past."""
+        catalog = self._catalog
+        known = [former for former in self._formers.values() if former is not None and former.epoch <= catalog.epoch]
+        formers = sorted(known, key=lambda former: (former.epoch, former.generation)) if history.keep_s else []
+        if not formers:
+            history.forget(self._folder)
+            return []
+        present = {part.name for part in catalog.parts}
+        rotated = [(epoch, name) for name in self._names if (epoch := catalogs.rotated_epoch(name)) is not None]
+        later = [0] * len(formers)  # bytes of files up to the next of them
+        for epoch, name in rotated:
+            if formers[0].epoch < epoch <= catalog.epoch:
+                at = sum(former.epoch < epoch for former in formers) - 1
+                later[at] += size_of(self._files, self._folder, name) or 0
+        bases = []
+        for former, later_bytes in zip(formers, later, strict=True):
+            name = catalogs.former_name(former.generation)
+            its = {part.name: part.bytes for part in former.parts if part.name not in present}
+            its[name] = size_of(self._files, self._folder, name) or 0
+            bases.append(Base(self._shows_since(former), its, later_bytes))
+        kept = history.bases(self._folder, bases, self._shows_since(catalog), now_ns)
+        return [formers[number] for number in kept]
+
+    def _shows_since(self, catalog: Catalog) -> int:
+        """From when on each moment is known by an epoch that the catalog reaches back to: the first record of the epoch
+        file that was begun when it was."""
+        if not catalog.epoch:
+            return 0
+        later = [name for name in epoch_file.names_of(self._names) if _is_later(name.name, catalog.epoch)]
+        since = epoch_file.begun_at(self._files, self._folder, later[0].name) if later else None
+        return catalog.time_ns if since is None else since
+
+
+def _is_later(name: str, epoch: int) -> bool:
+    rotated = catalogs.rotated_epoch(name)
+    return rotated is None or rotated > epoch
 
 
 def _yet_to_be_read(files: Files, folder: str, names: list[str], holding: Sequence[Consumer]) -> Iterator[str]:

@@ -10,14 +10,17 @@ from lamina.engines import elsewhere
 from lamina.engines.elsewhere import EndedEarly
 from lamina.engines.elsewhere import Stopper as Stopper
 from lamina.engines.store import compaction_progress
-from lamina.engines.store.compacting import Outcome, Task, compact
+from lamina.engines.store.compacting import Outcome, Task, compact, old_bytes, size_of
 from lamina.engines.store.compaction_task import Progress
 from lamina.errors import LaminaError, Stopped
 from lamina.log.files import Files
 from lamina.log.files.real import RealFiles
+from lamina.units import MIB
 
 _MODULE: Final = "lamina.engines.store.compaction_worker"
 _STEPS: Final = 200  # lines about how far it is, at most
+SMALL: Final = 2 * MIB
+"""Bytes to read that take less time than starting a process."""
 
 
 class Compact(Protocol):
@@ -32,12 +35,12 @@ def compact_elsewhere(
     progress: Progress = lambda done, total: None,
     stopper: Stopper | None = None,
 ) -> Outcome:
-    """``compact`` in another process if the files are real, else here. Raises: as ``compact``.
+    """``compact`` in another process if the files are real and there is much to do, else here. Raises: as ``compact``.
 
     Durability: as ``compact``.
     """
     stopper = Stopper() if stopper is None else stopper
-    if type(files) is not RealFiles:
+    if type(files) is not RealFiles or _bytes(files, task) <= SMALL:
         return compact(files, task, progress=progress, is_stopped=lambda: stopper.is_stopped)
 
     def is_last(answer: dict[str, Any]) -> bool:
@@ -55,6 +58,10 @@ def compact_elsewhere(
     if "outcome" in answer:
         return Outcome.from_dict(answer["outcome"])
     raise elsewhere.error_of(answer["error"])
+
+
+def _bytes(files: Files, task: Task) -> int:
+    return sum(size_of(files, task.folder, name) for name in task.inputs) + old_bytes(task)
 
 
 def _clean_up(files: Files, task: Task) -> None:

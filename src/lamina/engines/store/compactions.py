@@ -21,7 +21,7 @@ from typing import Final
 
 from lamina.engines.elsewhere import Stopper
 from lamina.engines.store import catalog as catalogs
-from lamina.engines.store import cleaning, compaction_progress
+from lamina.engines.store import cleaning, compaction_progress, epoch_file
 from lamina.engines.store.baseline import Baseline
 from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.cleaning import CleanUp
@@ -32,6 +32,7 @@ from lamina.engines.store.rotation import Rotated
 from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.view import Layer
 from lamina.errors import BadEntry, DiskFull, LaminaError, Stopped, StorageError
+from lamina.log.history import History
 from lamina.log.measured import Work
 from lamina.units import show_bytes
 
@@ -81,8 +82,10 @@ class Run:
 class Compactions:
     """Of one store. Threads: safe from any thread; who comes second waits."""
 
-    def __init__(self, engine: StoreEngine) -> None:
+    def __init__(self, engine: StoreEngine, history: History | None = None) -> None:
+        """``history`` says what stays for reads as of earlier; None: nothing does."""
         self._engine = engine
+        self.history = history or History(keep_s=0)
         self._one = threading.Lock()
         self._stopper: Stopper | None = None
         self._is_stopped = self._is_compacting = False
@@ -210,9 +213,10 @@ class Compactions:
         engine = self._engine
         if engine.reserve is None or not engine.reserve.is_short:
             return
-        live, free = engine.view.overlap(engine.baseline)[0], engine.files.room(engine.folder).free
-        if live > free:
-            text = f"the disk is full: a compaction writes about {show_bytes(live)}, {show_bytes(free)} are free"
+        new = sum(layer.bytes for layer in engine.view.snapshot().layers if layer is not engine.baseline)
+        free = engine.files.room(engine.folder).free
+        if new > free:
+            text = f"the disk is full: a compaction writes about {show_bytes(new)}, {show_bytes(free)} are free"
             raise DiskFull(text, hint="make room; the next one tries again")
 
     def _nothing(self) -> CompactionReport:
@@ -291,8 +295,12 @@ class Compactions:
             if isinstance(layer, SortedFile):
                 engine.forget_run(layer)
 
-    def clean_up(self, keep_after_epoch: int | None = None) -> CleanUp:
-        """Remove what compactions made obsolete; who reads it goes on reading. Raises: StorageError."""
+    def clean_up(self, keep_after_epoch: int | None = None, *, keeps_recent: bool = False) -> CleanUp:
+        """Remove what compactions made obsolete; who reads it goes on reading. Raises: StorageError.
+
+        ``keep_after_epoch``: reads as of this epoch and later ones stay possible; ``keeps_recent``: those that the
+        history asks for. Without either what only reads as of earlier need goes, too.
+        """
         with self._one:
             if self._is_stopped:
                 raise Stopped("the store is being closed", hint="open it and ask again")
@@ -307,8 +315,11 @@ class Compactions:
                 engine.catalog,
                 keep=engine.runs,
                 keep_after_epoch=keep_after_epoch,
+                history=self.history if keeps_recent else None,
                 now_ns=engine.clock.now_ns(),
             )
+            if not keeps_recent:
+                self.history.forget(engine.folder)  # the next clean-up that keeps some knows what is left
             removed = frozenset(done.removed)
             self.cleaned.note(done.bytes)
             if removed:
@@ -318,15 +329,31 @@ class Compactions:
                 engine.rotated[:] = [name for name in engine.rotated if name not in removed]
             return done
 
-    def dead_ratio(self) -> float:
-        """The part of all bytes that are out of date, by a sample: what is not in the parts yet, and is older than
-        another entry, or makes one in the parts older. Raises: StorageError."""
+    def dead_bytes(self) -> tuple[int, int]:
+        """Bytes that a compaction would let go, about, and of how many: all that is not kept for the past.
+
+        Raises: StorageError.
+        """
         engine = self._engine
-        logged = engine.logged_bytes()
-        parts = sum(part.bytes for part in engine.catalog.parts)
-        kept, replacing = engine.view.overlap(engine.baseline)
-        dead = max(logged - kept, 0) + kept * replacing
-        return min(dead / (logged + parts), 1.0) if logged else 0.0
+        total = self.counted_bytes()
+        unsettled = engine.unsettled_bytes  # in the files, or about to be, and not to be seen yet
+        with engine.lock:
+            baseline, catalog = engine.baseline, engine.catalog
+        alive = engine.view.alive(baseline, catalog.storages.cleared)
+        return max(total - unsettled - alive, 0), total
+
+    def counted_bytes(self) -> int:
+        """Bytes of the parts, and of files that were written since. Raises: DiskError."""
+        engine = self._engine
+        epochs = [name for name in list(engine.rotated) if name.startswith("epoch.")]
+        since = [name for name in epochs if (catalogs.rotated_epoch(name) or 0) > engine.catalog.epoch]
+        sizes = [cleaning.size_of(engine.files, engine.folder, name) or 0 for name in [*since, epoch_file.NAME]]
+        return engine.logged_bytes() + sum(part.bytes for part in engine.catalog.parts) + sum(sizes)
+
+    def dead_ratio(self) -> float:
+        """The part of all bytes that is out of date, about. Raises: StorageError."""
+        dead, total = self.dead_bytes()
+        return dead / total if total else 0.0
 
     def cancel(self) -> bool:
         """Give up the compaction that is going on: its caller gets Stopped, and the next one goes on from there.

@@ -41,6 +41,7 @@ _CHANNEL: Final = struct.Struct(">HQ")
 _RANGE: Final = struct.Struct(">QQ")
 _COUNT: Final = struct.Struct(">I")
 _SIZE: Final = struct.Struct(">H")
+_FIRST: Final = 4096  # bytes that are read to find the first record
 
 
 @dataclass(slots=True)
@@ -211,6 +212,22 @@ def history(files: Files, folder: str, names: Iterable[str]) -> list[tuple[int, 
             continue  # cleaned up since the folder was listed
         found += one.history
     return found
+
+
+def begun_at(files: Files, folder: str, name: str) -> int | None:
+    """Time of the first record of one file; None if it is not there, or has none. Raises: DiskError."""
+    try:
+        file = open_for_reading(files, folder, name)
+    except FileNotFoundError:
+        return None
+    try:
+        for batch in FileScan(file, window=_FIRST):
+            for at, time_ns in enumerate(batch.times):
+                if not EPOCH.is_mark(batch.payload(at)):
+                    return time_ns
+    finally:
+        file.close()
+    return None
 
 
 def active() -> FileName:

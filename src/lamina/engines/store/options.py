@@ -21,12 +21,10 @@ class StoreOptions:
     """Size of one compacted file, about: each holds a range of keys, and is rewritten only if that changed."""
     max_session_bytes: int = 256 * MIB
     """Bytes of all entries of one session."""
-    compact_dead_ratio: float = 0
-    """Compact by itself when this part of all bytes is out of date (0.5: half of them); 0: never for that."""
+    compact_dead_ratio: float = 0.5
+    """Compact and clean up by itself when this part of all bytes is out of date (0.5: half); 0: not for that."""
     compact_every_s: float = 0
-    """Compact by itself when something was written and this many seconds have passed; 0: never for that."""
-    keep_history_s: float = 0
-    """Files within this many seconds stay when a compaction that began by itself cleans up, for reads as of then."""
+    """Compact and clean up by itself when something was written and this many seconds have passed; 0: not for that."""
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -36,7 +34,6 @@ class StoreOptions:
             ("max_session_bytes", 1024, 1 << 34),
             ("compact_dead_ratio", 0, 1),
             ("compact_every_s", 0, 1 << 31),
-            ("keep_history_s", 0, 1 << 31),
         ):
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)

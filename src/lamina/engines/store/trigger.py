@@ -15,10 +15,9 @@ import threading
 from contextlib import suppress
 from typing import Any, Final
 
-from lamina.engines.store import as_of
 from lamina.engines.store.compactions import CompactionReport, Compactions
 from lamina.engines.store.engine import StoreEngine
-from lamina.errors import LaminaError, Stopped, TooOld, from_os
+from lamina.errors import LaminaError, Stopped, from_os
 from lamina.log.files import Files, join, read_at, write_all
 from lamina.log.teardown import Teardown
 from lamina.units import MIB
@@ -30,10 +29,16 @@ START: Final = "start_compaction"
 RUNNING: Final = "compaction_running"
 RESULT: Final = "compaction_result"
 _LOOK_S: Final = 0.5  # how often the folder is looked at
+_SOON_BYTES: Final = 8 * MIB  # that were written since: it is looked sooner
+_PIECES: Final = 5  # in which it waits
 _TELL_S: Final = 0.2  # how often it is said how far a compaction is
 _AGAIN_S: Final = 60.0  # when the last one failed
 _MOST: Final = 4096  # bytes of a question that are given back
-_LEAST_BYTES: Final = 16 * MIB  # below that it is not worth a compaction of its own
+_LEAST_BYTES: Final = MIB  # that are dead: fewer are not worth a compaction of their own
+_MOST_BYTES: Final = 64 * MIB  # that are dead: more are, however many files are kept for the past
+_PAST: Final = 16  # a compaction leaves a file for the past: of what is kept it is a part like this, or there were many
+_SELDOM: Final = 50  # of all time such a part goes into finding out how much is dead
+_CLEAN_S: Final = 60.0  # how often it is looked for files that were kept for long enough
 
 
 class Trigger:
@@ -46,6 +51,9 @@ class Trigger:
         self._told_at = 0.0
         self._problems: set[str] = set()  # of the last look
         self._has_failed = self._is_to_clean_up = False
+        self._took = 0.0  # seconds, the last compaction that it began
+        self._seen_bytes = -1  # when it last found out how much was dead
+        self._look_at = self._clean_at = 0.0  # when it will again, and when it cleans up next
         self._thread = threading.Thread(target=self._run, name="lamina-store-compaction", daemon=True)
         self._thread.start()
 
@@ -57,11 +65,19 @@ class Trigger:
             teardown.step(self._thread.join)
 
     def _run(self) -> None:
-        while not self._is_stopped.wait(_LOOK_S):
+        while not self._is_stopped.is_set():  # at once: a program that runs for a moment only looks, too
             try:
                 self.look()
             except Exception:
                 logger.exception("the compaction's thread met a mistake of ours")
+            self._wait()
+
+    def _wait(self) -> None:
+        """Till it is time for the next look: sooner when much is written."""
+        before = self._engine.measured.bytes
+        for _ in range(_PIECES):
+            if self._is_stopped.wait(_LOOK_S / _PIECES) or self._engine.measured.bytes - before >= _SOON_BYTES:
+                return
 
     def look(self) -> None:
         """Do what is asked for, or due. What goes wrong is logged, once as long as it stays so."""
@@ -84,41 +100,58 @@ class Trigger:
         if asked is not None:
             self._compact(asked)
 
+    @property
+    def _acts(self) -> bool:
+        """It compacts and cleans up by itself."""
+        return bool(self._engine.options.compact_every_s or self._engine.options.compact_dead_ratio)
+
     def _compact_if_due(self) -> None:
         if self._is_due():
+            began = self._engine.clock.monotonic()
             try:
                 self._compact({"by": "itself"})
             finally:
+                self._took = self._engine.clock.monotonic() - began
                 self._is_to_clean_up = not self._has_failed
 
     def _is_due(self) -> bool:
         engine, options = self._engine, self._engine.options
-        if engine.failure is not None or not (options.compact_every_s or options.compact_dead_ratio):
-            return False
-        logged = engine.logged_bytes()
-        if not logged:
+        if engine.failure is not None or not self._acts:
             return False
         since = engine.clock.monotonic() - self._compactions.last_at
         if self._has_failed and since < _AGAIN_S:
             return False
-        if options.compact_every_s and since >= options.compact_every_s:
+        if options.compact_every_s and since >= options.compact_every_s and engine.logged_bytes():
             return True
-        if not options.compact_dead_ratio or logged < _LEAST_BYTES:
+        return bool(options.compact_dead_ratio) and since >= self._took and self._is_mostly_dead()
+
+    def _is_mostly_dead(self) -> bool:
+        compactions, clock = self._compactions, self._engine.clock
+        if clock.monotonic() < self._look_at:
             return False
-        return self._compactions.dead_ratio() >= options.compact_dead_ratio
+        counted = compactions.counted_bytes()
+        least = self._least()
+        if counted == self._seen_bytes or counted < least:
+            return False
+        began = clock.monotonic()
+        dead, total = compactions.dead_bytes()
+        self._seen_bytes = counted
+        self._look_at = clock.monotonic() + _SELDOM * (clock.monotonic() - began)
+        return dead >= least and dead >= self._engine.options.compact_dead_ratio * total
+
+    def _least(self) -> int:
+        past = self._compactions.history.bytes_of(self._engine.folder)
+        return max(_LEAST_BYTES, min(past // _PAST, _MOST_BYTES))
 
     def _clean_up_if_due(self) -> None:
-        engine = self._engine
-        if not self._is_to_clean_up:
+        """What a compaction left, now or in an earlier run; what was kept for the past, and is older by now than that
+        goes back, or has to give way."""
+        engine, now = self._engine, self._engine.clock.monotonic()
+        if not self._acts or engine.failure is not None or not engine.catalog.generation:
             return
-        keep: int | None = None
-        if engine.options.keep_history_s:
-            try:
-                keep = as_of.epoch_at(engine, engine.clock.now_ns() - int(engine.options.keep_history_s * 1e9))
-            except TooOld:
-                keep = 0  # all there is
-        self._compactions.clean_up(keep)
-        self._is_to_clean_up = False
+        if self._is_to_clean_up or now >= self._clean_at or self._compactions.history.is_over(engine.folder):
+            self._compactions.clean_up(keeps_recent=True)
+            self._is_to_clean_up, self._clean_at = False, now + _CLEAN_S
 
     def _compact(self, asked: dict[str, Any]) -> None:
         files = self._engine.files

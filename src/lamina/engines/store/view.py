@@ -9,9 +9,9 @@ from __future__ import annotations
 import builtins
 import heapq
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Final, Protocol
 
 from lamina.engines.store import codec
@@ -21,10 +21,11 @@ from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.storages import Storages
 from lamina.engines.store.table import Table
 from lamina.errors import BadEntry
+from lamina.log.frame import MIN_RECORD
 from lamina.log.packed import Packed
 
 _MOST_CURSORS: Final = 1024
-_SAMPLE: Final = 256  # entries of each layer
+_SAMPLE: Final = 256  # entries of each layer that are looked at
 
 
 class Layer(Protocol):
@@ -250,16 +251,35 @@ class View:
             self.layers = [there if layer is table else layer for layer in self.layers]
             return True
 
-    def overlap(self, baseline: Layer) -> tuple[int, float]:
-        """Bytes of entries that are not in ``baseline``, and which part of those stands in the place of one that is."""
-        layers = [layer for layer in self.snapshot().layers if layer is not baseline]
-        size = sum(layer.bytes for layer in layers)
-        seen = replacing = 0
-        for layer in layers:
-            for place, _ in islice(layer.walk(), _SAMPLE):
-                seen += 1
-                replacing += baseline.find(place) is not None
-        return size, replacing / seen if seen else 0.0
+    def alive(self, baseline: Baseline, cleared_before: Mapping[int, builtins.bytes]) -> int:
+        """Bytes that all entries would take in sorted files, by a sample of those that are not in ``baseline`` yet.
+
+        ``cleared_before`` says up to where storages had been cleared when ``baseline`` was written.
+        Raises: Corruption, DiskError.
+        """
+        snapshot = self.snapshot()
+        cleared = snapshot.storages.cleared
+        newly = {name: version for name, version in cleared.items() if version > cleared_before.get(name, b"")}
+        newer: list[Layer] = []
+        alive = replaced = 0.0
+        for layer in snapshot.layers:
+            if not isinstance(layer, Table | SortedFile):
+                continue  # the baseline
+            its, of_baseline, places = 0, 0, layer.sample(_SAMPLE)
+            for place in places:
+                item = layer.find(place)
+                if item is None or any(other.find(place) is not None for other in newer):
+                    continue
+                if codec.is_put(item) and codec.version_of(item) >= cleared.get(codec.storage_of(place), b""):
+                    its += _size(item)
+                former = baseline.find(place)
+                if former is not None and codec.version_of(former) >= newly.get(codec.storage_of(place), b""):
+                    of_baseline += _size(former)
+            if places:
+                count = (len(layer) if isinstance(layer, Table) else layer.entries) / len(places)
+                alive, replaced = alive + its * count, replaced + of_baseline * count
+            newer.append(layer)
+        return int(alive + max(baseline.bytes - baseline.bytes_of(newly) - replaced, 0))
 
     @property
     def highest(self) -> bytes:
@@ -268,6 +288,11 @@ class View:
             layers = [self.table.highest, *(layer.highest for layer in self.layers)]
             there = [version for version, _ in self.storages.there.values()]
             return max([*layers, *there, *self.storages.cleared.values()], default=OLDEST)
+
+
+def _size(item: bytes) -> int:
+    """Bytes of its record."""
+    return MIN_RECORD + len(item) - codec.TIME_SIZE
 
 
 def _range(storage: int | None, start: bytes, end: bytes | None) -> tuple[bytes, bytes | None]:

@@ -42,6 +42,7 @@ from lamina.engines.topics.upkeep import Upkeep
 from lamina.engines.topics.views import GroupView, Reset, TopicView
 from lamina.errors import BadTopic, LogClosed
 from lamina.log.folders import folder_name
+from lamina.log.history import History
 from lamina.log.teardown import Teardown
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ _MOST_AT_ONCE: Final = 10_000
 class TopicFolder:
     """All topics of a data folder."""
 
-    def __init__(self, topics: Topics, retentions: Retentions | None = None) -> None:
+    def __init__(self, topics: Topics, retentions: Retentions | None = None, history: History | None = None) -> None:
         """Use ``lamina.open(folder).topics``."""
         self.engine = topics
-        self.upkeep = Upkeep(topics, retentions)
+        self.upkeep = Upkeep(topics, retentions, history=history)
         self.upkeep.start()
         self.clock = topics.clock
         # By the subscription itself: a thread that reads for it may have its feed for longer than anybody has it.

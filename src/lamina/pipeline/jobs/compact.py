@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from lamina.engines.store.api import Store
 from lamina.engines.store.compaction_worker import compact_elsewhere
 from lamina.engines.store.compactions import CompactionReport
+from lamina.engines.store.options import StoreOptions
 from lamina.pipeline import places
 from lamina.pipeline.choosing import runner
 from lamina.pipeline.compaction.distributed import JOB, compact_with
@@ -59,7 +60,7 @@ def compact(
     """
     files, folder = folder_of(data, places.STORE)
     with for_itself(_LOCKED):
-        store = Store.open(folder, files=files)
+        store = Store.open(folder, files=files, options=StoreOptions(compact_dead_ratio=0))
     with store:
         sweep(files, folder, JOB)  # also if there is nothing to do
         size = store.engine.logged_bytes() + sum(part.bytes for part in store.engine.catalog.parts)

@@ -90,6 +90,11 @@ class Look:
             look = self._rooms[engine] = RoomLook(folder, self._inside.gate.now_ns)
         return look.get()
 
+    def history_bytes(self, engine: str) -> int:
+        """What it keeps for the recent past alone."""
+        folder = self._folder(engine)
+        return 0 if folder is None else self._inside.past.bytes_of(folder)
+
     def _folder(self, engine: str) -> str | None:
         inside = self._inside
         if engine == "store":

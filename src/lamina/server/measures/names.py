@@ -54,8 +54,15 @@ SEGMENTS = Metric("lamina_segments", "gauge", "Files of logs, by state.", (*_E, 
 SEGMENT_BYTES = Metric("lamina_segments_bytes", "gauge", "Bytes of the files of logs, by state.", (*_E, "state"))
 USED = Metric("lamina_disk_used_bytes", "gauge", "Bytes of all files of an engine.", _E)
 LIVE = Metric("lamina_live_bytes", "gauge", "Bytes in logs that are still needed, estimated.", _E)
-DEAD = Metric("lamina_dead_bytes", "gauge", "Bytes in logs that cleaning could give back, estimated.", _E)
+DEAD = Metric(
+    "lamina_dead_bytes",
+    "gauge",
+    "Bytes in logs that nothing alive needs, history included, estimated.",
+    _E,
+)
 PINNED = Metric("lamina_pinned_bytes", "gauge", "Bytes of sealed segments that a consumer has yet to read.", _E)
+HISTORY = Metric("lamina_history_bytes", "gauge", "Bytes that stay only so that the recent past can be read.", _E)
+HISTORY_LIMIT = Metric("lamina_history_limit_bytes", "gauge", "Bytes that all engines together may keep for it now.")
 DISK_FREE = Metric("lamina_disk_free_bytes", "gauge", "Bytes that are free on the disk of the data folder.")
 DISK_SIZE = Metric("lamina_disk_size_bytes", "gauge", "Bytes of the disk of the data folder.")
 LOW_WATER = Metric("lamina_disk_low_water_bytes", "gauge", "With less than that free, nothing new is taken.")

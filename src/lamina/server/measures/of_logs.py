@@ -51,6 +51,9 @@ class OfLogs:
             into.counter(n.FREED, done.freed_bytes, engine, work)
         for engine, has_failed in self._look.failures().items():
             into.gauge(n.LOG_FAILED, has_failed, engine)
+        limit = self._inside.past.limit
+        if limit is not None:
+            into.gauge(n.HISTORY_LIMIT, limit)
         disk = self._look.disk()
         if disk is not None:
             into.gauge(n.DISK_FREE, disk[0])
@@ -78,6 +81,7 @@ class OfLogs:
     def _room(self, into: Gathering, engine: str, room: Room) -> None:
         into.gauge(n.USED, room.bytes, engine)
         into.gauge(n.PINNED, room.pinned_bytes, engine)
+        into.gauge(n.HISTORY, self._look.history_bytes(engine), engine)
         for state in STATES:
             if room.files[state] or state in STATES[:2]:
                 into.gauge(n.SEGMENTS, room.files[state], engine, state)
@@ -132,7 +136,7 @@ class OfLogs:
         if store is None:
             return None
         try:
-            counted = store.engine.logged_bytes() + sum(part.bytes for part in store.engine.catalog.parts)
+            counted = store.compactions.counted_bytes()
             if monotonic() >= self._ratio_until:
                 self._dead_ratio = store.compactions.dead_ratio()
                 self._ratio_until = monotonic() + _STORE_AGAIN_S

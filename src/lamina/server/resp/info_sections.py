@@ -127,6 +127,10 @@ class OfDisk:
         for name, folder in folders.items():
             size = self.size_of(folder)
             facts[f"disk_{name}_bytes"] = "" if size is None else size
+        past = house.settings.past
+        if past is not None:
+            facts["disk_history_bytes"] = past.bytes
+            facts["disk_history_limit_bytes"] = "" if past.limit is None else past.limit
         if reserve is not None:
             facts["disk_low_water_bytes"] = reserve.low_water
             facts["disk_reserve_bytes"] = reserve.size if reserve.is_held else 0

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lamina._version import VERSION
+from lamina.log.history import History
 from lamina.units import KIB, MIB
 
 REDIS_VERSION: Final = "7.0.15"
@@ -48,6 +49,8 @@ class Settings:
     """Bytes of the longest word of a command."""
     idle_s: int = 0
     """Seconds after which a silent client is hung up on; 0: never."""
+    past: History | None = None
+    """What stays of the recent past."""
     folder: str = ""
     """Where the data is; empty: in memory."""
     version: str = VERSION

@@ -128,7 +128,7 @@ def _plan_dump(inside: Inside, ref: Ref) -> Plan:
     listed = files.list_files(inside, ref)
     _, held = pins.of(pins.holding(ref.folder, engine.clock.now_ns()), listed.segments, listed.names)
     going = [one for one in listed.segments if one.state in (DUMP, SEALED, ACTIVE) and one.file not in held]
-    keeps = engine.options.keep_history_s
+    keeps = names.is_open(inside.queues_upkeep).dumper.history.keep_s
     return Plan(
         will=f"write a dump of {len(engine.state.queues)} queues, and remove the files that it stands for",
         details=[
@@ -159,7 +159,7 @@ def clean(inside: Inside, ref: Ref, work: Running) -> str:
         return f"let {shed.files} files go, {show_bytes(shed.bytes)}, {shed.entries} entries"
     if ref.kind == names.STORE:
         store = names.is_open(inside.find_store())
-        gone = store.clean_up(logs_store.history_epoch(store))
+        gone = store.compactions.clean_up(keeps_recent=True)
         kept = f"; {len(gone.kept)} stay for now" if gone.kept else ""
         return f"removed {len(gone.removed)} files, {show_bytes(gone.bytes)}{kept}"
     upkeep = names.is_open(inside.queues_upkeep)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from lamina.log import consumers
 from lamina.log.consumer_file import NEVER, Consumer
 from lamina.log.naming import FileName
 from lamina.server.http.ops.logs_model import ACTIVE, CHECKPOINT, COMPACTED, DUMP, Holder, Segment
 from lamina.server.http.ops.logs_segments import FILES
+
+OF_HISTORY: Final = "it shows what was until lately, and goes when that is longer ago than history_s, or room is short"
 
 
 def holding(folder: str, now_ns: int) -> list[Consumer]:

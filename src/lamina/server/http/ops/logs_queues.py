@@ -15,7 +15,7 @@ from lamina.server.http.ops.logs_names import Ref, is_open
 from lamina.server.inside import Inside
 from lamina.units import show_bytes
 
-HISTORY: Final = "keep_history_s"
+HISTORY: Final = "the recent past"
 MOST_JOURNALS: Final = 200
 """Queues that are shown, the largest first."""
 _MOST_LOOKED: Final = 20_000
@@ -23,7 +23,7 @@ _MOST_LOOKED: Final = 20_000
 
 def measure(inside: Inside, ref: Ref, pace: Pace) -> Measured:
     """By the names of the files alone. Raises: NotThere, DiskError."""
-    engine = is_open(inside.queues).engine
+    engine, upkeep = is_open(inside.queues).engine, is_open(inside.queues_upkeep)
     listed = files.list_files(inside, ref)
     found = Measured()
     plan = store_files.plan([one.file for one in listed.segments])
@@ -36,7 +36,7 @@ def measure(inside: Inside, ref: Ref, pace: Pace) -> Measured:
             found.notes[one.file] = "loaded at a start; what of it is over shows at the next dump"
             continue
         by = held.get(one.file, ())
-        if not by and engine.options.keep_history_s:
+        if not by and upkeep.dumper.history.keep_s:
             by = (HISTORY,)
             kept.append(one)
         note = "covered by the dump" if one.state == SEALED else "an older dump"
@@ -49,7 +49,7 @@ def measure(inside: Inside, ref: Ref, pace: Pace) -> Measured:
                 files=len(kept),
                 bytes=sum(one.bytes for one in kept),
                 oldest_file=kept[0].file,
-                advice="the setting keeps what shows the queues as they were then; it goes when it is older than that",
+                advice=pins.OF_HISTORY,
             )
         )
     logs = [one for one in listed.segments if one.file in needed and one.state != "dump"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lamina.engines.store import as_of, cleaning
 from lamina.engines.store import catalog as catalogs
-from lamina.errors import TooOld
+from lamina.engines.store import cleaning
 from lamina.server.http.ops import logs_pins as pins
 from lamina.server.http.ops import logs_segments as files
 from lamina.server.http.ops.logs_measure import Measured, Pace, Share
@@ -23,28 +22,16 @@ _UNDER_WAY: Final = "a compaction that is not done"
 _NEWEST: Final = "the newest epoch file, which always stays"
 
 
-def history_epoch(store: Store) -> int | None:
-    """Reads as of this epoch and later ones are to stay possible: by the setting keep_history_s. None: by none."""
-    engine = store.engine
-    if not engine.options.keep_history_s:
-        return None
-    try:
-        return as_of.epoch_at(engine, engine.clock.now_ns() - int(engine.options.keep_history_s * 1e9))
-    except TooOld:
-        return 0
-
-
 def goes(store: Store) -> dict[str, int]:
     """What a clean-up would remove now, and how many bytes it has. Raises: DiskError, Corruption."""
     engine = store.engine
-    keep = history_epoch(store)
     return dict(
         cleaning.obsolete(
             engine.files,
             engine.folder,
             engine.catalog,
             keep=engine.runs,
-            keep_after_epoch=keep,
+            history=store.compactions.history,
             now_ns=engine.clock.now_ns(),
         )
     )
@@ -81,7 +68,7 @@ def measure(inside: Inside, ref: Ref, pace: Pace) -> Measured:
         size = sum(one.bytes for one in earlier)
         found.holders.append(
             Holder(name=EARLIER, kind="history", files=len(earlier), bytes=size, oldest_file=earlier[0].file,
-                   advice="cleaning keeps what the setting keep_history_s asks for")
+                   advice=pins.OF_HISTORY)
         )  # fmt: skip
     logged = sum(one.bytes for one in listed.segments if one.file in found.notes and one.file not in parts)
     dead = sum(going.values())

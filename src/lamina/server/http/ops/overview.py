@@ -68,6 +68,8 @@ class Now(Gives, frozen=True, kw_only=True):
     """What is broken, by name; empty: nothing."""
     connections: int
     disk_free_bytes: int | None
+    history_bytes: int
+    """What stays on the disk only so that the recent past can be read."""
     engines: list[EngineNow]
     """Those that are open."""
     failed_per_s: float | None
@@ -103,6 +105,7 @@ def _look(place: Place) -> Now:
         problems=life.problems,
         connections=int(figures.get("connections", 0)),
         disk_free_bytes=None if free is None else int(free),
+        history_bytes=inside.past.bytes,
         engines=[
             _engine(name, figures, rates, inside)
             for name in ENGINES

@@ -16,7 +16,6 @@ from lamina.engines.store.api import Store, check_place
 from lamina.errors import BadOption, LaminaError, NotReady
 from lamina.server.http.names import read_name, show_name
 from lamina.server.http.operations import Changes, Done, Payload, Place, Plan
-from lamina.server.http.ops.logs_store import history_epoch
 from lamina.server.http.ops.store_place import Key, Storage, counts_of, opened_store, past_of, store_of
 from lamina.units import show_bytes
 
@@ -61,8 +60,8 @@ class CleanAsks(Changes, frozen=True, kw_only=True):
     """What stays."""
 
     keep_epoch: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Reads as of this epoch and later ones stay possible, if they are now; none: those that the setting
-    ``store.keep_history_s`` asks for."""
+    """Reads as of this epoch and later ones stay possible, if they are now; none: those of the recent past,
+    as the setting ``server.history_s`` asks for."""
 
 
 def _files(count: int) -> str:
@@ -253,37 +252,33 @@ async def do_cancel(place: Place, asked: NothingMore) -> Done:
     return Done(did=did, count=int(was_there))
 
 
-def _kept_from(store: Store, asked: CleanAsks) -> int | None:
-    """Reads as of this epoch and later ones stay possible; None: only the present counts."""
-    return history_epoch(store) if asked.keep_epoch is None else asked.keep_epoch
-
-
 async def plan_clean(place: Place, asked: CleanAsks) -> Plan:
     place.check("store", "admin")
     store = store_of(place)
     engine = store.engine
 
-    def look() -> tuple[list[tuple[str, int]], int | None]:
-        keep = _kept_from(store, asked)
-        goes = cleaning.obsolete(
+    def look() -> list[tuple[str, int]]:
+        return cleaning.obsolete(
             engine.files,
             engine.folder,
             engine.catalog,
             keep=list(engine.runs),
-            keep_after_epoch=keep,
+            keep_after_epoch=asked.keep_epoch,
+            history=store.compactions.history,
             now_ns=engine.clock.now_ns(),
         )
-        return goes, keep
 
-    goes, keep = await place.in_thread(look)
+    goes, keep = await place.in_thread(look), asked.keep_epoch
     details = [f"{name}: {show_bytes(size)}" for name, size in goes[:_SHOWN]]
     if len(goes) > _SHOWN:
         details.append(f"and {len(goes) - _SHOWN} more")
-    reach = engine.catalog.epoch if keep is None else min(keep, engine.catalog.epoch)
+    reach = f"before epoch {engine.catalog.epoch if keep is None else min(keep, engine.catalog.epoch)}"
+    if keep is None and store.compactions.history.keep_s:
+        reach = "before the recent past that is kept (history_s)"
     return Plan(
         will=f"remove {_files(len(goes))} that compactions made obsolete, {show_bytes(sum(size for _, size in goes))}",
         details=details,
-        warning=f"The store can then no longer be read as it was before epoch {reach}." if goes else "",
+        warning=f"The store can then no longer be read as it was {reach}." if goes else "",
         count=len(goes),
     )
 
@@ -293,7 +288,8 @@ async def do_clean(place: Place, asked: CleanAsks) -> Done:
     store = store_of(place)
     if store.compactions.running is not None:
         raise NotReady("a compaction is going on", hint="clean up when it has ended")
-    done = await place.in_thread(lambda: store.clean_up(_kept_from(store, asked)))
+    keep = asked.keep_epoch
+    done = await place.in_thread(lambda: store.compactions.clean_up(keep, keeps_recent=keep is None))
     await place.in_thread(past_of(store).forget)
     with suppress(NotReady):
         await place.on_loop(_forget_past, place)
