@@ -418,7 +418,7 @@ def test_what_is_wrong_is_told_in_one_line_and_nothing_is_changed(tmp_path: Path
             ("--data", tmp_path / "mixed"),
         ),
         (_EXIT_USAGE, "file is a file; the data folder has to be a folder", ("--data", tmp_path / "file")),
-        (_EXIT_ERROR, "/proc/lamina/data/jobs: cannot make the folder", ("--data", "/proc/lamina/data")),
+        (_EXIT_ERROR, "/proc/lamina/data: cannot make the folder", ("--data", "/proc/lamina/data")),
         (
             _EXIT_USAGE,
             "line 2: [jobs] segment_byte is no setting; did you mean",
