@@ -102,14 +102,14 @@ def _live(
             listeners.append(Listener(engine.at))
             opened.later(listeners[-1].close)
     check_free(files, (folder for _, folder in _folders(settings)))
-    inside.disks = Disks(
-        life, settings.data, reserve_bytes=settings.reserve_bytes, low_water_bytes=settings.low_water_bytes
-    )
     # Before the engines, so that it is the last to close: who watches sees how far they are, and the server stop.
     http = _open_http(settings.http, inside, tls, opened)
     running = Running(listeners, tls, inside, signals)
     opened.later(partial(running.say_stopped, say))  # behind the engines' closing
     notifying.notify("STATUS=restoring")
+    inside.disks = Disks(
+        life, settings.data, reserve_bytes=settings.reserve_bytes, low_water_bytes=settings.low_water_bytes
+    )
     if settings.data is not None:
         mark.make(files, settings.data)
     with told_often(life):

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from lamina.clock import Clock, SystemClock
@@ -257,7 +258,7 @@ class Topic(logged.Logged):
             self._freshen(now_ns)
             try:
                 if self.reserve is not None:
-                    logged.check_room(self.reserve, sum([sum(map(len, fields)) for fields in many]))
+                    logged.check_room(self.reserve, sum(map(len, chain.from_iterable(many))))
                 for fields in many:
                     id = self.next_id(now_ns)
                     positions.append(self._add(id, fields))
