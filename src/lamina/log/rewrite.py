@@ -224,15 +224,16 @@ def _decide(
     decisions = bytearray()
     newest, newest_ns = -1, 0
     scan = FileScan(file, max_payload=max_payload)
+    mark_sizes = format.mark_sizes
     for batch in scan:
         for at, time_ns in enumerate(batch.times):
             payload = batch.payload(at)
-            is_mark = format.is_mark(payload)
+            is_mark = len(payload) in mark_sizes and format.is_mark(payload)
             if is_mark:  # the first tells how far the file before reached
                 stays = reach_ns is None or not decisions or format.read_watermark(payload) is None
             else:
                 stays = keep(time_ns, payload)
-            if format.reaches(time_ns, payload):
+            if not is_mark or format.reaches(time_ns, payload):
                 newest, newest_ns = len(decisions), time_ns
             decisions.append(_STAYS if stays else _GOES)
             report.kept += stays and not is_mark
