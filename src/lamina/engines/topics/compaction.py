@@ -235,7 +235,11 @@ class Compaction:
                 total = self._finish(run, time_ns, total, should_stop)
                 needed = self._needed(waste, None, should_stop)  # it may not have been worth it
             run = _Run(name, waste.facts, waste, needed)
-        return self._finish(run, time_ns, total, should_stop)
+        total = self._finish(run, time_ns, total, should_stop)
+        if total.rewritten:
+            self._tried.clear()  # what was needed for entries that are gone now may go, too
+            self._seen = None
+        return total
 
     def _needed(self, waste: Waste, run: _Run | None, should_stop: Callable[[], bool]) -> set[EntryId]:
         """Ids that the deletions in a file tell of, and that older files still have when ``run`` is done."""
