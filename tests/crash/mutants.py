@@ -294,13 +294,6 @@ MUTANTS = [
         COMPACTION_CUTS,
     ),
     Mutant(
-        "a place in a file is remembered while it is written anew",
-        "../engines/topics/finding.py",
-        "        self._is_changing = True",
-        "        pass",
-        COMPACTION,
-    ),
-    Mutant(
         "what a former checkpoint counted is believed of a topic that was written anew",
         "../engines/topics/checkpoint.py",
         "    if not position or is_compacted or",

@@ -137,6 +137,21 @@ def test_a_deletion_stays_as_long_as_an_older_file_has_the_entry(lab: Lab) -> No
         assert Lab(MemoryFiles(disk)).ids() == lab.ids()
 
 
+@pytest.mark.parametrize("at_once", [1, 7, 40])
+def test_a_deletion_of_any_length_stays_as_long_as_it_is_needed(lab: Lab, at_once: int) -> None:
+    first = [lab.topic.add([b"f", b"x" * 90], ids.make(number, 0))[0] for number in range(1, 101)]
+    lab.rotate()
+    second = [lab.topic.add([b"f", b"x" * 90], ids.make(number, 0))[0] for number in range(101, 141)]
+    lab.topic.delete(first[10 : 10 + at_once])
+    lab.topic.delete(second)
+    lab.rotate()
+    lab.add(1)
+    expected = lab.ids()
+    assert compact(lab).rewritten and len(lab.names()) == 3
+    for disk in contents(lab):
+        assert Lab(MemoryFiles(disk)).ids() == expected
+
+
 def test_a_file_that_is_emptied_from_its_front_is_left_alone_until_that_rests(lab: Lab) -> None:
     parts = lab.fill(2, 50)
     for deleted in (30, 35, 40):

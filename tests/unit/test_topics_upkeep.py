@@ -16,6 +16,7 @@ from lamina.engines.topics.upkeep import Upkeep
 from lamina.errors import DiskFull
 from lamina.log import OS, LogOptions
 from lamina.log.files.memory import MemoryFiles
+from lamina.log.history import History
 from lamina.log.reserve import Reserve
 from lamina.testing import FaultyFiles, ManualClock
 
@@ -117,6 +118,31 @@ def test_groups_are_written_anew_and_deleted_topics_swept(monkeypatch: pytest.Mo
     lab.topics.delete(b"gone")
     lab.upkeep.look()
     assert not any("gone" in path for path in lab.disk.contents())
+
+
+def test_the_recent_past_stays_unless_the_disk_is_full_and_is_forgotten_with_its_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = Lab()
+    history = History(3600.0)
+    lab.upkeep = Upkeep(lab.topics, lab.retentions, every_s=0.01, history=history)
+    topic = lab.fill(b"t")
+    topic.delete([id for id, _ in topic.read(ids.FIRST)[0]])
+    names = lab.names("t")
+    assert lab.upkeep.shed_all() == Shed() and lab.names("t") == names
+    assert history.bytes > 0
+    with monkeypatch.context() as patched:
+        patched.setattr(Upkeep, "_is_out_of_room", lambda self: True)
+        assert lab.upkeep.shed_all().files and not history.bytes
+    other = lab.fill(b"u")
+    other.delete([id for id, _ in other.read(ids.FIRST)[0]])
+    before = history.bytes
+    lab.upkeep.shed_all()
+    held = history.bytes
+    assert held > before
+    lab.topics.delete(b"u")
+    lab.upkeep.look()
+    assert history.bytes < held
 
 
 def test_an_error_is_told_and_the_other_topics_are_looked_after(caplog: pytest.LogCaptureFixture) -> None:

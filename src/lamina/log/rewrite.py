@@ -241,15 +241,16 @@ def _decide(
     decisions = bytearray()
     newest, newest_ns = -1, 0
     scan = FileScan(file, max_payload=max_payload)
+    mark_sizes = format.mark_sizes
     for batch in scan:
         for at, time_ns in enumerate(batch.times):
             payload = batch.payload(at)
-            is_mark = format.is_mark(payload)
+            is_mark = len(payload) in mark_sizes and format.is_mark(payload)
             if is_mark:
                 stays = _mark_stays(format, time_ns, payload, decisions, reach_ns)
             else:
                 stays = keep(time_ns, payload)
-            if format.reaches(time_ns, payload):
+            if not is_mark or format.reaches(time_ns, payload):
                 newest, newest_ns = len(decisions), time_ns
             is_renewed = stays and not is_mark and renew is not as_it_is and renew(payload) != payload
             decisions.append(_IS_RENEWED if is_renewed else _STAYS if stays else _GOES)

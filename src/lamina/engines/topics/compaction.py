@@ -235,11 +235,17 @@ class Compaction:
                 total = self._finish(run, time_ns, total, should_stop)
                 needed = self._needed(waste, None, should_stop)  # it may not have been worth it
             run = _Run(name, waste.facts, waste, needed)
-        return self._finish(run, time_ns, total, should_stop)
+        total = self._finish(run, time_ns, total, should_stop)
+        if total.rewritten:
+            self._tried.clear()  # what was needed for entries that are gone now may go, too
+            self._seen = None
+        return total
 
     def _needed(self, waste: Waste, run: _Run | None, should_stop: Callable[[], bool]) -> set[EntryId]:
         """Ids that the deletions in a file tell of, and that older files still have when ``run`` is done."""
         needed: set[EntryId] = set()
+        if waste.floor <= waste.trimmed_to:
+            return needed  # there is nothing in older files
         wanted: set[EntryId] = set()
 
         def look() -> None:
@@ -252,7 +258,9 @@ class Compaction:
             for batch in scan:
                 if should_stop():
                     raise Stopped
-                for number in range(len(batch.times)):
+                for number, offset in enumerate(batch.offsets):
+                    if _kind(batch.data, offset, batch.lengths[number]) != codec.DELETED:
+                        continue
                     for id in _deleted_ids(batch.payload(number)):
                         if waste.trimmed_to < id <= waste.floor:
                             wanted.add(id)
@@ -305,6 +313,7 @@ class Compaction:
         if waste is None:
             return lambda time_ns, payload: True
         let_go_to, numbers = self._topic.state.let_go_to, count(1)
+        floor, last, trimmed_to, gone = waste.floor, waste.facts.last_id or FIRST, waste.trimmed_to, waste.gone
 
         def keeps(_: int, payload: bytes) -> bool:
             if next(numbers) % _RECORDS == 0 and should_stop():
@@ -312,11 +321,11 @@ class Compaction:
             try:
                 id = entry_id(payload)
                 if id is not None:
-                    return not waste.drops(id)
+                    return not (floor < id <= last and (id <= trimmed_to or id in gone))  # as ``Waste.drops``
                 items = Items(payload)
                 kind = items.number()
                 if kind == codec.DELETED:
-                    return not needed.isdisjoint(_deleted_ids(payload))
+                    return bool(needed) and not needed.isdisjoint(_deleted_ids(payload))
                 if kind == codec.TRIMMED:
                     id, note = items.id(), codec.trim_note(payload)
                     return note > time_ns or (note == codec.LET_GO and id == let_go_to)
@@ -404,6 +413,13 @@ class Compaction:
     def _log(self) -> Log:
         assert isinstance(self._topic.log, Log)
         return self._topic.log
+
+
+def _kind(data: memoryview, offset: int, length: int) -> int:
+    """Of a record: its first item, behind the head of an array. -1: it is none of a topic."""
+    head = data[offset] if length else 0
+    at = 1 if head & 0xF0 == 0x90 else 3 if head == 0xDC else 5
+    return data[offset + at] if at < length else -1
 
 
 def _deleted_ids(payload: bytes) -> list[EntryId]:

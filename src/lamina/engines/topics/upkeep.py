@@ -81,7 +81,7 @@ class Upkeep:
         self._cares: dict[Topic, _Care] = {}
         self._lock = threading.Lock()  # guards it, and what gives up the compaction that is going on
         self.shed_work = Work()
-        """What retention let go."""
+        """What retention let go, and what was dead."""
         self._sweep_at = 0.0
         self._stop = threading.Event()
         self._stopper = Stopper()
