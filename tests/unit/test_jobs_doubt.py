@@ -8,12 +8,14 @@ import threading
 import pytest
 
 from lamina.engines.jobs.api import Jobs
+from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.job import AT_READY
 from lamina.engines.jobs.upkeep import Upkeep
 from lamina.errors import DiskFull
-from lamina.log import kernel
+from lamina.log import ALWAYS, LogOptions, kernel
 from lamina.log.refused import Refused
 from lamina.server.workq.door import Connection, WorkqDoor
+from lamina.testing import FaultyFiles, MemoryFiles
 from unit.test_jobs_refused import FULL, HOUR, READ_ONLY, Lab, Line, add, connected, in_loop, nth
 from waiting import until
 
@@ -61,6 +63,41 @@ async def test_records_that_could_not_be_handed_over_are_not_answered_as_if_they
     kept = lab.after_restart().state.jobs
     assert [answer == b"+OK" for answer in answered] == [nth(number) in kept for number in (1, 2, 3)]
     assert answered[0] + b"\r\n" == READ_ONLY and answered[2] == b"+OK"
+
+
+@in_loop
+async def test_records_that_another_thread_kept_from_the_log_are_answered_when_it_lets_go() -> None:
+    """Cleaning and checkpoints have the engine for moments. The connection never got another answer."""
+    files, may_sync, has, let_go = FaultyFiles(MemoryFiles()), threading.Event(), threading.Event(), threading.Event()
+    engine = JobEngine.open("jobs", files=files, options=LogOptions(sync=ALWAYS))
+    door = WorkqDoor(engine)
+    (first, first_line), (second, second_line) = connected(door), connected(door)
+
+    def before(operation: str, path: str) -> None:
+        if operation == "sync":
+            may_sync.wait(30)
+
+    def have_the_engine() -> None:
+        with engine.lock:
+            has.set()
+            let_go.wait(30)
+
+    files.before = before
+    first.data_received(add(1))
+    await asyncio.sleep(0.05)  # its turn waits for the sync
+    second.data_received(add(2))
+    other = threading.Thread(target=have_the_engine)
+    other.start()
+    has.wait(30)
+    await asyncio.sleep(0.05)  # the turn cannot tell the log, and waits for no more than the first does
+    may_sync.set()
+    await until(lambda: first_line.sent == b"+OK\r\n")
+    await asyncio.sleep(0.05)
+    assert second_line.sent == b"", "it may be lost yet"
+    let_go.set()
+    await until(lambda: second_line.sent == b"+OK\r\n")
+    other.join()
+    engine.close()
 
 
 @in_loop

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lamina.engines.jobs.core import State
@@ -121,11 +122,18 @@ class Answers:
                         if is_sure and state is self._engine.state:
                             self._send(connection, out)
                         else:
+                            await self._hand_over()
                             answers = zip(out, positions, strict=True)
                             self._send(connection, [await self._checked(*answer) for answer in answers])
                         connection.go_on()
         finally:
             self._release = None
+
+    async def _hand_over(self) -> None:
+        """Have the log know of every record: somebody had the engine when it was to be told, and may have it still."""
+        if not self._push():
+            with suppress(Exception):  # each answer finds out for itself
+                await asyncio.to_thread(self._engine.push)
 
     async def _checked(self, reply: bytes, position: int) -> bytes:
         """The reply if its record is in the log, else why it is not."""
