@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from lamina.engines.store.entries import LARGEST
 from lamina.engines.store.options import StoreOptions
 from lamina.engines.store.table import Table
 from lamina.engines.store.verifying import verify
+from lamina.engines.store.view import Layer, View
 from lamina.errors import BadEntry, Corruption, DiskFull, Stopped, StorageError
 from lamina.log import kernel
 from lamina.log.files.faulty import FaultyFiles
@@ -385,3 +387,54 @@ def test_a_rotated_file_that_lost_its_last_session_is_refused() -> None:
     assert str(problem).startswith(f"{names[0]}, byte {begins[-1]}: the end of the file is gone")
     damage = verify(lab.disk, FOLDER, lambda done, total: None).damage
     assert [(each.file, each.offset) for each in damage] == [(names[0], begins[-1])]
+
+
+# -- layers that are made one ------------------------------------------------------------------------------------------
+
+
+class _Interrupted(Table):
+    """Something happens while it is made one with a newer one."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__()
+        self.then = then
+
+    def with_newer(self, newer: Table) -> Table:
+        meanwhile = threading.Thread(target=self.then, daemon=True)
+        meanwhile.start()
+        meanwhile.join(10)
+        assert not meanwhile.is_alive(), "it waited for the tables to be made one"
+        return super().with_newer(newer)
+
+
+def _take(view: View, key: bytes) -> None:
+    packed = Packed()
+    packed.append(codec.put(1, key, b"v", 1, 0))
+    with view.lock:
+        view.take([(1, packed)])
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_entries_are_taken_and_read_while_layers_are_made_one(*, is_frozen: bool) -> None:
+    """It held up every epoch, for most of a second where there are a million entries."""
+    frozen: list[Layer] = []
+
+    def meanwhile() -> None:
+        assert view.get(1, b"a") is not None
+        _take(view, b"c")
+        if is_frozen:
+            frozen.extend(view.freeze())
+
+    view = View()
+    view.table = _Interrupted(meanwhile)
+    _take(view, b"a")
+    with view.lock:
+        view.seal()
+    _take(view, b"b")
+    found = view.snapshot()
+    assert [each.key for each in found.scan(1)] == [b"a", b"b", b"c"]
+    assert [each.key for each in view.snapshot().scan(1)] == [b"a", b"b", b"c"]
+    if is_frozen:
+        assert frozen == list(found.layers), "those that were frozen stay what they are"
+    else:
+        assert len(view.snapshot().layers) == 1

@@ -267,6 +267,7 @@ class StoreEngine(Settling):
 
     def pinned(self) -> tuple[int, Snapshot]:
         """The same with its epoch: a read as of that one gives the same. Waits for a sync that is under way."""
+        self.view.join()
         with self._disk:  # or an epoch could be seen already, and not be the last one yet
             return self.last_epoch, self.view.snapshot()
 

@@ -13,6 +13,7 @@ import json
 import logging
 import threading
 from contextlib import suppress
+from time import thread_time
 from typing import Any, Final
 
 from lamina.engines.store.compactions import CompactionReport, Compactions
@@ -37,7 +38,8 @@ _MOST: Final = 4096  # bytes of a question that are given back
 _LEAST_BYTES: Final = MIB  # that are dead: fewer are not worth a compaction of their own
 _MOST_BYTES: Final = 64 * MIB  # that are dead: more are, however many files are kept for the past
 _PAST: Final = 16  # a compaction leaves a file for the past: of what is kept it is a part like this, or there were many
-_SELDOM: Final = 50  # of all time such a part goes into finding out how much is dead
+_SELDOM: Final = 30  # of a processor's time such a part goes into finding out how much is dead
+_AT_LEAST_S: Final = 5.0  # how often it finds that out, whatever it costs
 _CLEAN_S: Final = 60.0  # how often it is looked for files that were kept for long enough
 
 
@@ -133,10 +135,10 @@ class Trigger:
         least = self._least()
         if counted == self._seen_bytes or counted < least:
             return False
-        began = clock.monotonic()
+        began = thread_time()
         dead, total = compactions.dead_bytes()
         self._seen_bytes = counted
-        self._look_at = clock.monotonic() + _SELDOM * (clock.monotonic() - began)
+        self._look_at = clock.monotonic() + min(_SELDOM * (thread_time() - began), _AT_LEAST_S)
         return dead >= least and dead >= self._engine.options.compact_dead_ratio * total
 
     def _least(self) -> int:

@@ -193,14 +193,27 @@ class View:
 
     def snapshot(self) -> Snapshot:
         """What there is now, and stays so."""
+        self.join()
         with self.lock:
             self.seal()
-            while self._may_be_one():
-                newer, older, *rest = self.layers
-                assert isinstance(newer, Table) and isinstance(older, Table)
-                # Another object: who reads the two goes on reading them.
-                self.layers = [older.with_newer(newer), *rest]
             return Snapshot(self.layers, self.storages.copy())
+
+    def join(self) -> None:
+        """Make fewer layers of what is in memory. Nobody waits for it: epochs are taken and read meanwhile."""
+        with self.lock:
+            self.seal()
+        while True:
+            with self.lock:
+                if not self._may_be_one():
+                    return
+                newer, older = self.layers[:2]
+            assert isinstance(newer, Table) and isinstance(older, Table)
+            both = older.with_newer(newer)  # another object: who reads the two goes on reading them
+            with self.lock:
+                at = next((at for at, layer in enumerate(self.layers) if layer is newer), -1)
+                if at < 0 or at + 1 >= len(self.layers) - self._old or self.layers[at + 1] is not older:
+                    return  # they were frozen or spilled
+                self.layers = [*self.layers[:at], both, *self.layers[at + 2 :]]
 
     def seal(self) -> None:
         """Later entries go to another table. The caller holds the lock."""
