@@ -144,6 +144,7 @@ class Data:
             self._check_open()
             if self._topics is None:
                 from lamina.engines.topics.api import TopicFolder
+                from lamina.engines.topics.open_topics import share_of_process
                 from lamina.engines.topics.retention import Retentions
                 from lamina.engines.topics.topics import RESERVE, Topics
                 from lamina.log.reserve import Reserve
@@ -157,6 +158,7 @@ class Data:
                         files=self._files,
                         clock=self._clock,
                         committer=self._committer,
+                        most_handles=share_of_process(),
                     )
                     teardown.later(topics.close)
                     topics.reserve = Reserve(self._files, join(folder, RESERVE), topics.clock)

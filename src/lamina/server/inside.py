@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lamina.engines.topics.topics import Topics
     from lamina.engines.topics.upkeep import Upkeep as TopicUpkeep
     from lamina.server.audit import Audit
+    from lamina.server.handles import Shares
     from lamina.server.history import History
     from lamina.server.looking import Looking
     from lamina.server.measures import Measures
@@ -48,6 +49,8 @@ class Inside:
         self.gate = gate
         self.data = data
         self.config = config
+        self.handles: Shares | None = None
+        """How the file handles of the process are divided."""
         self.jobs: JobEngine | None = None
         self.jobs_upkeep: JobUpkeep | None = None
         self.topics: Topics | None = None

@@ -10,8 +10,9 @@ import os
 import select
 import shutil
 import stat
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from lamina.log.files import Room
@@ -163,6 +164,49 @@ class InotifyWatch:
             _close(handle, "the watch of a folder")
 
 
+class _Spare:
+    """A handle that is kept for the day there are none left: what was written has to be made safe all the same."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._handle = -1
+
+    def keep(self) -> None:
+        """Have it, from now on."""
+        if self._handle < 0 and self._lock.acquire(blocking=False):
+            try:
+                self._open()
+            finally:
+                self._lock.release()
+
+    def _open(self) -> None:
+        with contextlib.suppress(OSError):  # the next who needs it has to do without
+            self._handle = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """There is one more meanwhile, unless others take it."""
+        with self._lock:
+            handle, self._handle = self._handle, -1
+            if handle >= 0:
+                os.close(handle)
+            try:
+                yield
+            finally:
+                self._open()
+
+
+_spare: Final = _Spare()
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 class RealFiles:
     """The disk of the machine."""
 
@@ -230,11 +274,15 @@ class RealFiles:
         shutil.rmtree(folder)
 
     def sync_folder(self, folder: str) -> None:
-        handle = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            _sync_folder(folder)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            with _spare.lent():
+                _sync_folder(folder)
+        else:
+            _spare.keep()
 
     def is_link(self, path: str) -> bool:
         return os.path.islink(path)
