@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from integration.lamina_server import LaminaServer
-from integration.resp_wire import Wire
+from integration.resp_wire import Error, Wire
 
 FEW = 700
 
@@ -67,3 +67,16 @@ def test_a_client_that_makes_topics_leaves_the_others_their_files(tmp_path: Path
         for at in range(2, len(names), 100):
             assert client.ask_all([("XLEN", name) for name in names[at : at + 100]]) == [1] * len(names[at : at + 100])
         assert handles_of(server) < FEW // 2
+
+
+def test_journals_of_more_queues_than_there_are_handles(tmp_path: Path) -> None:
+    with (
+        LaminaServer(tmp_path, "--sync", "os", "--queues", "journal", files=300) as server,
+        Wire(server.port) as client,
+    ):
+        queues = client.ask_all([("Q.NEW",)] * 400)
+        sent = client.ask_all([("Q.SEND", sid, b"hello") for _, sid in queues])
+        assert not [answer for answer in sent if isinstance(answer, Error)]
+        assert handles_of(server) < 300
+        got = client.ask_all([("Q.GET", rid) for rid, _ in queues])
+        assert all(b"hello" in repr(answer).encode() for answer in got)

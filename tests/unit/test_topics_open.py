@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import weakref
 from collections.abc import Callable
@@ -263,6 +264,29 @@ def test_a_topic_that_cannot_be_synced_when_it_is_closed_is_told_of() -> None:
     lab.make_many()
     assert b"a" in lab.topics.broken()
     assert lab.topics._names.doubt(b"a") in (None, Doubt.UNSEEN)
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_where_there_are_no_handles_left_idle_topics_are_closed_and_it_is_tried_again(error: int) -> None:
+    lab = Lab()
+    lab.make_many()
+    before = lab.topics.handles
+    lab.files.fail("open", only="/many-0/", error=error)
+    assert lab.values(b"many-0") == [b"many-0"]
+    assert lab.topics.handles < before and not lab.topics.broken()
+
+
+def test_where_there_are_none_again_only_that_command_is_refused() -> None:
+    lab = Lab()
+    names = lab.make_many()
+    lab.files.fail("open", only="/many-0/", error=errno.EMFILE, times=2)
+    with pytest.raises(DiskError, match="many-0"):
+        lab.topics.get(b"many-0")
+    lab.files.heal()
+    for name in names:
+        lab.add(name, b"more")
+        assert lab.values(name) == [name, b"more"]
+    assert not lab.topics.broken()
 
 
 def test_a_thread_keeps_the_share_while_topics_are_made() -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _FEW: Final = 4  # new logs that are not worth other threads
 _THREADS: Final = 8
-_AT_ONCE: Final = 64  # new logs, before others have their turn
 
 
 class Waiter:
@@ -153,8 +152,8 @@ class Committing(Protocol):
     """What a committer serves: a log."""
 
     @property
-    def is_new(self) -> bool:
-        """It has nothing on the disk yet, or not for good: its round takes several syncs."""
+    def is_slow(self) -> bool:
+        """Its next round takes several syncs, as its names are not safe yet."""
 
     def run_round(self) -> float | None:
         """Do what is due. Has itself called again when something will be due by the clock."""
@@ -203,6 +202,7 @@ class Committer:
         self._due: dict[Committing, float] = {}
         self._thread: threading.Thread | None = None
         self._pool: ThreadPoolExecutor | None = None  # for logs that are new: most of their rounds is waiting
+        self._slow = 0  # rounds that it has, or that wait for it
         self._is_stopping = False
 
     def nudge(self, log: Committing) -> None:
@@ -253,25 +253,36 @@ class Committer:
                     self._wake.wait(timeout)
                 if self._is_stopping:
                     return
-                logs, self._nudged = list(self._nudged), {}
+                logs, self._nudged = self._nudged, {}
                 now = time.monotonic()
-                logs += [log for log, due in self._due.items() if due <= now and log not in logs]
+                logs.update((log, None) for log, due in self._due.items() if due <= now)
                 for log in logs:
                     self._due.pop(log, None)
-            new = [log for log in logs if log.is_new]
+            slow: list[Committing] = []
             for log in logs:
-                if log not in new:
+                if log.is_slow:
+                    slow.append(log)
+                else:
                     _run_round(log)
-            if len(new) < _FEW:
-                for log in new:
+            if len(slow) < _FEW and not self._slow:
+                for log in slow:
                     _run_round(log)
-                continue
-            for log in new[_AT_ONCE:]:  # behind what others want meanwhile
-                self.nudge(log)
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(_THREADS, "lamina-commit-new")
-            for _ in self._pool.map(_run_round, new[:_AT_ONCE]):
-                pass
+            else:
+                self._run_in_pool(slow)
+
+    def _run_in_pool(self, logs: list[Committing]) -> None:
+        """Nobody waits here until it is done: others have their turn."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_THREADS, "lamina-commit-new")
+        for log in logs:
+            with self._wake:
+                self._slow += 1
+            self._pool.submit(self._run_slow, log)
+
+    def _run_slow(self, log: Committing) -> None:
+        _run_round(log)
+        with self._wake:
+            self._slow -= 1
 
     def _seconds_to_next(self) -> float | None:
         return min(self._due.values()) - time.monotonic() if self._due else None

@@ -339,6 +339,11 @@ class Log(Positions):
         """It was opened as such, and has nothing on the disk yet, or not for good."""
         return self._tail.is_new
 
+    @property
+    def is_slow(self) -> bool:
+        """Its next round takes several syncs, as its names are not safe yet."""
+        return self._tail.is_new and (self.options.sync.level is Level.SYNCED or not self._gathered)
+
     # -- rounds --------------------------------------------------------------------------------------------------
 
     def run_round(self, *, may_sync: bool = True) -> float | None:

@@ -214,7 +214,12 @@ class Topics:
                 return None
             if is_known:
                 loops.must_wait()
-            topic = self._opened_anew(name, is_new=not is_known)
+            try:
+                topic = self._opened_anew(name, is_new=not is_known)
+            except DiskError as error:
+                if error.facts.get("errno") not in ("EMFILE", "ENFILE") or not self._open_topics.close_some():
+                    raise
+                topic = self._opened_anew(name, is_new=not is_known)
             with self.lock:
                 self._broken.pop(name, None)
                 self._names.note(name, catalog.doubt_about(topic))
@@ -540,17 +545,18 @@ class Topics:
             with self.lock:
                 self._is_closed = True
             teardown.step(self._open_topics.stop)
+            is_idle = len(self._opened) > _FEW  # a stop of thousands must not take a sync for each
             while names := self._name_locks.used() | {*self._opened}:  # also what somebody is just opening
-                self._each(names, self._close_one, teardown)
+                self._each(names, partial(self._close_one, is_idle=is_idle), teardown)
             teardown.try_to(self.sweep, "what was deleted takes up room until it is opened again")
             teardown.step(self._held.release)
 
-    def _close_one(self, name: bytes) -> None:
+    def _close_one(self, name: bytes, *, is_idle: bool) -> None:
         with self._name_locks.of(name):
             with self.lock:
                 topic = self._opened.pop(name, None)
             if topic is not None:
-                topic.close()
+                topic.close(is_idle=is_idle)
 
 
 def is_possible(name: bytes) -> bool:

@@ -241,16 +241,16 @@ class RealFiles:
         self.sync_folder(parent)
 
     def make_folder_unsynced(self, folder: str) -> Sequence[str]:
-        if os.path.isdir(folder):
-            return []
         parent = os.path.dirname(os.path.abspath(folder))
-        changed = self.make_folder_unsynced(parent)
         try:
             os.mkdir(folder, FOLDER_MODE)
         except FileExistsError:
             if not os.path.isdir(folder):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
-        return [*changed, parent]
+            return []
+        except FileNotFoundError:
+            return [*self.make_folder_unsynced(parent), *self.make_folder_unsynced(folder)]
+        return [parent]
 
     def remove_empty_folder(self, folder: str) -> bool:
         try:
