@@ -19,8 +19,10 @@ from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.topics import Topics
 from lamina.engines.topics.upkeep import Upkeep
 from lamina.engines.topics.walk import Walk
-from lamina.errors import DiskError
-from lamina.log import ALWAYS, OS, LogOptions, Sync
+from lamina.errors import DiskError, LogLocked
+from lamina.log import ALWAYS, OS, LogOptions, Sync, lock
+from lamina.log.naming import TIMED
+from lamina.log.survey import survey
 from lamina.testing import FaultyFiles, ManualClock, MemoryFiles
 from waiting import wait_until
 
@@ -212,6 +214,34 @@ def test_what_was_used_lately_is_closed_last() -> None:
         lab.add(b"a")
         lab.add(name)
     assert lab.is_open(b"a")
+
+
+# -- beside other processes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", [f"{FOLDER}/a", f"{FOLDER}/a/groups"])
+def test_who_wants_one_log_finds_that_all_topics_are_held(folder: str) -> None:
+    lab = Lab()
+    lab.add(b"a")
+    with pytest.raises(LogLocked, match="is writing here"):
+        lock.take(lab.disk, folder, TIMED.lock_name)
+    assert survey(lab.disk, f"{FOLDER}/a").holder is not None
+    lab.topics.close()
+    assert survey(lab.disk, f"{FOLDER}/a").holder is None
+    lock.take(lab.disk, folder, TIMED.lock_name).release()
+    assert not lab.disk.locks
+
+
+def test_a_topic_that_a_tool_has_is_not_opened_meanwhile() -> None:
+    lab = Lab()
+    lab.add(b"a")
+    lab.topics.close()
+    held = lock.take(lab.disk, f"{FOLDER}/a", TIMED.lock_name)
+    lab.topics = lab.opened()
+    with pytest.raises(LogLocked):
+        lab.topics.get(b"a")
+    held.release()
+    assert lab.values(b"a") == [b"v"]
 
 
 # -- on a loop --------------------------------------------------------------------------------------------------------

@@ -334,8 +334,9 @@ class Topics:
         return join(self.folder, folder_name(name))
 
     def opened(self) -> Iterator[tuple[bytes, Topic]]:
-        """Those in use."""
-        return iter(list(self._opened.items()))
+        """Those that are open."""
+        with self.lock:
+            return iter(list(self._opened.items()))
 
     # -- names -------------------------------------------------------------------------------------------------------
 
