@@ -152,6 +152,7 @@ class Data:
             self._check_open()
             if self._topics is None:
                 from lamina.engines.topics.api import TopicFolder
+                from lamina.engines.topics.open_topics import share_of_process
                 from lamina.engines.topics.retention import Retentions
                 from lamina.engines.topics.topics import Topics
 
@@ -166,6 +167,7 @@ class Data:
                         files=reserve.files,
                         clock=self._clock,
                         committer=self._committer,
+                        most_handles=share_of_process(),
                     )
                     teardown.later(topics.close)
                     topics.reserve = reserve

@@ -18,7 +18,11 @@ from lamina.engines.topics import ids
 from lamina.engines.topics.gone import GoneFolders
 from lamina.engines.topics.topics import Topics
 from lamina.log import ALWAYS, OS, Level, LogOptions, Sync, interval
+from lamina.log import index as indexes
+from lamina.log.commit import FolderSyncs
 from lamina.log.files.memory import MemoryFiles
+from lamina.log.index import State
+from lamina.log.tail import Tail
 from lamina.testing import ManualClock, PowerLoss, PowerLossState
 
 FOLDER = "topics"
@@ -60,6 +64,8 @@ class Story:
         self.rng, self.clock = random.Random(seed), ManualClock()
         self.disk = PowerLoss(model="journalled" if seed % 4 == 3 else "strict")
         self.options = LogOptions(sync=POLICIES[policy], segment_bytes=300)
+        self.most_handles = 1 if seed % 2 else None
+        """One: to open a topic another one is closed first, unless somebody uses it."""
         self.catalog: Catalog = {}
         self.made = 0
         self.topics = self.opened(self.disk)
@@ -73,7 +79,14 @@ class Story:
         self.begin()
 
     def opened(self, files: MemoryFiles) -> Topics:
-        return Topics.open(FOLDER, files=files, clock=self.clock, options=self.options, threaded=False)
+        return Topics.open(
+            FOLDER,
+            files=files,
+            clock=self.clock,
+            options=self.options,
+            threaded=False,
+            most_handles=self.most_handles,
+        )
 
     def begin(self, going: frozenset[bytes] = frozenset(), moves: tuple[bytes, bytes] | None = None) -> None:
         self.disk.note(Step(dict(self.catalog), going, moves))
@@ -216,6 +229,17 @@ def _remove_at_once(self: GoneFolders, folder: str) -> None:
     self._files.remove_folder(folder)
 
 
+def _no_names(self: FolderSyncs, files: MemoryFiles, folder: str) -> None:
+    return
+
+
+def _no_sync_when_idle(self: Tail, last_stamp: int, *, with_mark: bool = True) -> None:
+    segment = self._active
+    if segment is not None and not with_mark:
+        segment.index.state = State.CLEAN
+        indexes.save(self._files, self._folder, segment.name.name, segment.index)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("owner", "name", "mistake"),
@@ -223,6 +247,8 @@ def _remove_at_once(self: GoneFolders, folder: str) -> None:
         (MemoryFiles, "rename_folder", _rename_without_a_sync),
         (MemoryFiles, "rename_folder", _rename_file_by_file),
         (GoneFolders, "take", _remove_at_once),
+        (FolderSyncs, "sync_new", _no_names),
+        (Tail, "close_in_order", _no_sync_when_idle),
     ],
 )
 def test_a_mistake_is_noticed(

@@ -163,7 +163,7 @@ async def test_no_client_is_ever_told_of_an_entry_that_is_not_safe(policy: str, 
 async def test_what_rests_on_nothing_waits_only_for_answers_of_the_same_client(policy: str) -> None:
     lab = Lab(POLICIES[policy])
     first, second, third = lab.caller(), lab.caller(), lab.caller()
-    await third.ask("XADD b * f v")
+    await third.ask("XADD b * f v", "XADD c * f v")
     with lab.at_the_disk("a"):
         assert await first.ask("XADD a * f v") == []
         assert await first.ask("PING") == []

@@ -31,6 +31,11 @@ class Lab:
         topic = self.topics.get_or_make(name)
         topic.settle(topic.add([b"f", value])[1])
 
+    def sync_all(self) -> None:
+        """From now on what is written again has a name already."""
+        for _, topic in self.topics.opened():
+            topic.sync(topic.newest_position())
+
     def killed(self) -> Topics:
         """The topics as a server finds them that starts after a kill."""
         return self.opened(MemoryFiles(self.disk.contents()))
@@ -286,6 +291,7 @@ def test_a_rename_that_fails_leaves_the_topic_under_its_old_name(lab: Lab) -> No
 
 
 def test_a_rename_that_was_done_and_could_not_be_synced_hides_nothing(lab: Lab) -> None:
+    lab.sync_all()
     lab.disk.do_sync_folder = failing_once(lab.disk)  # type: ignore[method-assign]
     with pytest.raises(DiskError):
         lab.topics.rename(b"a", b"c")
@@ -293,6 +299,7 @@ def test_a_rename_that_was_done_and_could_not_be_synced_hides_nothing(lab: Lab) 
 
 
 def test_a_topic_that_was_deleted_and_could_not_be_synced_is_swept(lab: Lab) -> None:
+    lab.sync_all()
     lab.disk.do_sync_folder = failing_once(lab.disk)  # type: ignore[method-assign]
     with pytest.raises(DiskError):
         lab.topics.delete(b"a")

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from lamina.cli.doctor_finding import NOTE, OK, PROBLEM, WARNING, Finding
 from lamina.errors import Corruption, LaminaError, WrongFormat
-from lamina.log import consumers, frame
+from lamina.log import consumers, frame, lock
 from lamina.log.files.real import RealFiles
 from lamina.log.naming import FAMILIES, RESERVE, STAGING, FileName, Listing, parse, sort_out
 from lamina.log.recovery import examine
@@ -188,7 +188,8 @@ def _mend(folder: LogFolder) -> str:
 
 
 def _is_written(path: str) -> bool:
-    return any(_FILES.lock_holder(os.path.join(path, lock)) for lock in _LOCKS)
+    is_held = any(_FILES.lock_holder(os.path.join(path, name)) for name in _LOCKS)
+    return is_held or lock.holder_above(_FILES, path) is not None
 
 
 # -- what stands beside them ------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ gets through each is written before it is applied (journal.py).
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from lamina.clock import Clock
 from lamina.engines import loops
@@ -186,11 +187,11 @@ class Logged:
                 raise error.with_traceback(None)
         return self.log.written
 
-    def close_log(self, teardown: Teardown) -> None:
+    def close_log(self, teardown: Teardown, *, with_mark: bool = True) -> None:
         """Steps of closing: write and sync everything, and let the log go. What kept records out of it is raised."""
         if not isinstance(self.log, Log) or not isinstance(self.log.failure, LogClosed):
             teardown.step(self.all_written)
-            teardown.step(self.log.close)
+            teardown.step(partial(self.log.close, with_mark=with_mark) if isinstance(self.log, Log) else self.log.close)
 
     def undo_refused(self, error: LaminaError) -> None:
         """Records were refused that the state already has: build it again from what the log has."""

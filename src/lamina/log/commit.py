@@ -16,13 +16,19 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lamina.errors import LaminaError
+from lamina.log.files import Files
 from lamina.log.sync import Level
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
+
+
+_FEW: Final = 4  # new logs that are not worth other threads
+_THREADS: Final = 8
 
 
 class Waiter:
@@ -145,8 +151,46 @@ def _tell_group(group: list[tuple[Waiter, LaminaError | None]]) -> None:
 class Committing(Protocol):
     """What a committer serves: a log."""
 
+    @property
+    def is_slow(self) -> bool:
+        """Its next round takes several syncs, as its names are not safe yet."""
+
     def run_round(self) -> float | None:
         """Do what is due. Has itself called again when something will be due by the clock."""
+
+
+class FolderSyncs:
+    """Makes the names of new folders safe: of many that were made meanwhile, one sync of the folder above does for all.
+
+    Threads: every method is safe from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._begun = self._failed = 0  # syncs of the folder above, by number
+        self._error: OSError | None = None  # what the one that failed last said
+
+    def sync_new(self, files: Files, folder: str) -> None:
+        """Return when the names in ``folder``, and its own, are on the disk. Raises: OSError."""
+        files.sync_folder(folder)
+        wanted = self._begun + 1  # one that begins from now on
+        with self._lock:
+            if self._error is not None and self._failed >= wanted:  # what it lost, another one would not find
+                raise self._error
+            if self._begun >= wanted:
+                return
+            self._begun += 1
+            try:
+                files.sync_folder(folder.rpartition("/")[0])
+            except OSError as error:
+                self._failed, self._error = self._begun, error
+                raise
+
+
+def _run_round(log: Committing) -> None:
+    """A round that goes wrong fails its own log and tells whoever waits there; the others go on."""
+    with contextlib.suppress(Exception):
+        log.run_round()
 
 
 class Committer:
@@ -157,6 +201,8 @@ class Committer:
         self._nudged: dict[Committing, None] = {}  # in order of nudging
         self._due: dict[Committing, float] = {}
         self._thread: threading.Thread | None = None
+        self._pool: ThreadPoolExecutor | None = None  # for logs that are new: most of their rounds is waiting
+        self._slow = 0  # rounds that it has, or that wait for it
         self._is_stopping = False
 
     def nudge(self, log: Committing) -> None:
@@ -194,6 +240,8 @@ class Committer:
             self._wake.notify()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def _run(self) -> None:
         while True:
@@ -205,15 +253,36 @@ class Committer:
                     self._wake.wait(timeout)
                 if self._is_stopping:
                     return
-                logs, self._nudged = list(self._nudged), {}
+                logs, self._nudged = self._nudged, {}
                 now = time.monotonic()
-                logs += [log for log, due in self._due.items() if due <= now and log not in logs]
+                logs.update((log, None) for log, due in self._due.items() if due <= now)
                 for log in logs:
                     self._due.pop(log, None)
+            slow: list[Committing] = []
             for log in logs:
-                # A round that goes wrong fails its own log and tells whoever waits there; the others go on.
-                with contextlib.suppress(Exception):
-                    log.run_round()
+                if log.is_slow:
+                    slow.append(log)
+                else:
+                    _run_round(log)
+            if len(slow) < _FEW and not self._slow:
+                for log in slow:
+                    _run_round(log)
+            else:
+                self._run_in_pool(slow)
+
+    def _run_in_pool(self, logs: list[Committing]) -> None:
+        """Nobody waits here until it is done: others have their turn."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_THREADS, "lamina-commit-new")
+        for log in logs:
+            with self._wake:
+                self._slow += 1
+            self._pool.submit(self._run_slow, log)
+
+    def _run_slow(self, log: Committing) -> None:
+        _run_round(log)
+        with self._wake:
+            self._slow -= 1
 
     def _seconds_to_next(self) -> float | None:
         return min(self._due.values()) - time.monotonic() if self._due else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lamina.clock import Clock
 from lamina.errors import DiskFull, from_os
 from lamina.log import lock
-from lamina.log.commit import Committer
+from lamina.log.commit import Committer, FolderSyncs
 from lamina.log.files import Files, FolderLock
 from lamina.log.formats import Format
 from lamina.log.naming import Family, FileName
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
 
 def become_writer(
-    folder: str, files: Files, clock: Clock, options: LogOptions, family: Family, format: Format, *, salvage: bool
+    folder: str,
+    files: Files,
+    clock: Clock,
+    options: LogOptions,
+    family: Family,
+    format: Format,
+    *,
+    salvage: bool,
+    is_covered: bool,
 ) -> tuple[FolderLock, Recovered, Tail]:
     """Raises: LogLocked; Corruption, WrongFormat (nothing was changed); DiskError, DiskFull."""
     family.next_name(None, 0)  # refuses families whose files are made by their engine
@@ -32,7 +40,7 @@ def become_writer(
     except OSError as error:
         raise from_os(error, "make the folder", folder) from error
     with Teardown(folder) as teardown:
-        held = lock.take(files, folder, family.lock_name)
+        held = (lock.covered if is_covered else lock.take)(files, folder, family.lock_name)
         teardown.later(held.release)
         if salvage:
             from lamina.log.repair import repair_held
@@ -42,6 +50,15 @@ def become_writer(
         tail = Tail(folder, files, clock, options, family, format, recovered)
         teardown.cancel()
     return held, recovered, tail
+
+
+def begin_new(
+    folder: str, files: Files, clock: Clock, options: LogOptions, family: Family, format: Format, names: FolderSyncs
+) -> tuple[FolderLock, Recovered, Tail]:
+    """The same for a folder that is not there, below one whose lock is held: nothing is touched before a write."""
+    family.next_name(None, 0)
+    recovered = Recovered(RecoveryReport())
+    return lock.COVERED, recovered, Tail(folder, files, clock, options, family, format, recovered, names)
 
 
 def reader_of(folder: str, files: Files, options: LogOptions, family: Family) -> Callable[[Log], Reader]:

@@ -191,6 +191,8 @@ class Reader:
 
     def segments(self) -> list[FileName]:
         """Files of the log, oldest first. Raises: DiskError."""
+        if self.live is not None and self.live.readable is None:  # the folder may not be there yet
+            return []
         try:
             names = sort_out(self.files.list(self.folder)).of_stream(self.stream)
         except OSError as error:

@@ -108,7 +108,8 @@ def recover(files: Files, folder: str, family: Family, format: Format, clock: Cl
         gone = {name for name, examined in looked_at if not examined.index.records}
         segments = [name for name in segments if name not in gone]
         report.segments = len(segments)
-        _sync_what_is_kept(files, folder, segments, set(names))
+        is_safe = bool(segments) and looked_at[-1][1].is_clean and not (report.torn or report.leftovers or gone)
+        _sync_what_is_kept(files, folder, segments, set(names), is_safe=is_safe)
         recovered = _go_on_from(files, folder, looked_at[-1] if segments else None, report)
         for name in reversed(segments[:-1]):
             if recovered.index.last_data:
@@ -276,13 +277,19 @@ def chunks_of(file: File, start: int, end: int) -> Iterator[bytes]:
         start += len(chunk)
 
 
-def _sync_what_is_kept(files: Files, folder: str, segments: list[FileName], names: set[str]) -> None:
-    """Sync every file that has no index: the index is written after the sync of a seal, so those are safe."""
-    for segment in segments:
-        if segment is segments[-1] or segment.name + INDEX_SUFFIX not in names:
-            file = files.open(join(folder, segment.name))
-            try:
-                file.sync()
-            finally:
-                file.close()
-    files.sync_folder(folder)
+def _sync_what_is_kept(files: Files, folder: str, segments: list[FileName], names: set[str], *, is_safe: bool) -> None:
+    """Sync every file that has no index: the index is written after the sync of a seal, so those are safe.
+
+    ``is_safe``: the newest was closed in order, so what it holds was synced before, and so was every name.
+    """
+    unsure = [segment for segment in segments if segment.name + INDEX_SUFFIX not in names]
+    if segments and not is_safe and segments[-1] not in unsure:
+        unsure.append(segments[-1])
+    for segment in unsure:
+        file = files.open(join(folder, segment.name))
+        try:
+            file.sync()
+        finally:
+            file.close()
+    if unsure or not is_safe:
+        files.sync_folder(folder)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lamina.errors import Corruption, DiskError, WrongFormat, from_os
-from lamina.log import frame
+from lamina.log import frame, lock
 from lamina.log.attest import is_attested, next_record
 from lamina.log.files import File, Files, file_size, join, read_at
 from lamina.log.formats import Format
@@ -105,7 +105,7 @@ def survey(
     except OSError as error:
         raise from_os(error, "list the folder", folder) from error
     locks = {family.lock_name for family in FAMILIES.values()}
-    holders = [files.lock_holder(join(folder, name)) for name in sorted(locks)]
+    holders = [*(files.lock_holder(join(folder, name)) for name in sorted(locks)), lock.holder_above(files, folder)]
     holder = next(filter(None, holders), None) if beside_writer else None
     result = Survey(folder, listing, holder)
     total = sum(_size(files, folder, name) for name in listing.segments)

@@ -15,6 +15,7 @@ from lamina.clock import Clock
 from lamina.errors import LogFailed, from_os
 from lamina.log import index as indexes
 from lamina.log import kernel
+from lamina.log.commit import FolderSyncs
 from lamina.log.files import Files, join
 from lamina.log.formats import Format
 from lamina.log.index import State
@@ -79,7 +80,10 @@ class Tail:
         family: Family,
         format: Format,
         recovered: Recovered,
+        names: FolderSyncs | None = None,
     ) -> None:
+        """``names``: the folder is not there, and is made with the first file. Until that file is synced for the first
+        time neither has a name that a power cut leaves; the syncs of the folder above are shared with others."""
         self.stats = LogStats()
         self._folder, self._files, self._clock = folder, files, clock
         self._options, self._family, self._format = options, family, format
@@ -95,6 +99,8 @@ class Tail:
         self._newest = self._sealed = recovered.newest
         self._next: FileName | None = None
         """What the next file is called, where that does not follow from the newest."""
+        self._names = names
+        self._is_nameless = False
         self._active = self._reopen(recovered)
 
     def _reopen(self, recovered: Recovered) -> ActiveSegment | None:
@@ -107,7 +113,8 @@ class Tail:
             file = self._files.open(path, write=True)
         except OSError as error:
             raise from_os(error, "open the file for writing", path) from error
-        self._attested = recovered.index.last_data
+        if recovered.index.last > recovered.index.last_data:  # else it was closed without a mark
+            self._attested = recovered.index.last_data
         self._index_kept = recovered.index.bytes
         return ActiveSegment(newest, file, recovered.index)
 
@@ -243,7 +250,13 @@ class Tail:
 
     def _create(self, call: Call) -> ActiveSegment:
         first_record = call.first - 1 if self.synced else call.first
-        return self._name_in_folder(self._make(self._next_name(first_record)))
+        name = self._next_name(first_record)
+        if self._names is None or self._newest is not None:
+            return self._name_in_folder(self._make(name))
+        self._files.make_folder_unsynced(self._folder)
+        segment = self._make(name)
+        self._is_nameless, self._newest, self._next, self._index_kept = True, segment.name, None, segment.size
+        return segment
 
     def _next_name(self, first_record: int) -> FileName:
         if self._next is not None:
@@ -251,6 +264,11 @@ class Tail:
         name = parse(self._family.next_name(self._newest, first_record))
         assert name is not None
         return name
+
+    @property
+    def is_new(self) -> bool:
+        """There is no file yet, or none that a power cut leaves."""
+        return self._names is not None and (self._newest is None or self._is_nameless)
 
     def _make(self, name: FileName) -> ActiveSegment:
         return ActiveSegment.create(self._files, self._folder, name, self._format)
@@ -353,6 +371,9 @@ class Tail:
             began = perf_counter()
             try:
                 segment.sync()
+                if self._is_nameless and self._names is not None:
+                    self._names.sync_new(self._files, self._folder)
+                    self._is_nameless = False
             except OSError as error:
                 raise self._failed("sync the file", error) from error
             self.stats.syncs += 1
@@ -382,12 +403,20 @@ class Tail:
             wait = left if wait is None else min(wait, left)
         return wait
 
-    def close_in_order(self, last_stamp: int) -> None:
-        """Sync everything and leave a watermark behind it. Raises: LogFailed, DiskFull, DiskError."""
+    def close_in_order(self, last_stamp: int, *, with_mark: bool = True) -> None:
+        """Sync everything and leave a watermark behind it. Raises: LogFailed, DiskFull, DiskError.
+
+        Without the mark only the index says that the log was closed in order: that costs no sync beyond those of the
+        records. If a power cut takes the index, the log goes on in a new file, as after a kill.
+        """
         segment = self._active
         if segment is None or segment.is_empty or segment.index.state is State.CLEAN:
             return
         self.sync()
+        if not with_mark:
+            segment.index.state = State.CLEAN
+            indexes.save(self._files, self._folder, segment.name.name, segment.index)
+            return
         stamp = max(self._clock.now_ns(), last_stamp + 1)
         mark = kernel.encode_many(stamp, (self._format.watermark(self.synced),))
         try:

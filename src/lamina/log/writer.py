@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 from lamina.clock import Clock, SystemClock
 from lamina.errors import LaminaError, LogClosed, LogFailed, StorageError, let_go_of_frames
 from lamina.log import kernel
-from lamina.log.commit import Committer, LoopWaiter, ThreadWaiter, Waiter, Waiters, tell_all
+from lamina.log.commit import Committer, FolderSyncs, LoopWaiter, ThreadWaiter, Waiter, Waiters, tell_all
 from lamina.log.files import Files, FolderLock
 from lamina.log.files.real import RealFiles
 from lamina.log.formats import PLAIN, Format
 from lamina.log.frame import LAST_TIME
 from lamina.log.naming import NUMBERED, Family, FileName
-from lamina.log.opening import become_writer, made, reader_of, start
+from lamina.log.opening import become_writer, begin_new, made, reader_of, start
 from lamina.log.options import LogOptions
 from lamina.log.positions import LEVEL_OR_NONE, Position, Positions
 from lamina.log.reader import Reader
@@ -96,19 +96,28 @@ class Log(Positions):
         committer: Committer | None = None,
         threaded: bool = True,
         salvage: bool = False,
+        is_covered: bool = False,
+        is_new: FolderSyncs | None = None,
     ) -> Log:
         """Become the writer of ``folder``, making it if need be, and recover what a crash left.
 
         ``log.report`` says what was found and done. With ``salvage``, damage is quarantined and a gap recorded
         instead of refusing. With ``threaded=False`` no thread is started: rounds run in callers that wait, and in
-        ``run_round``. Logs may share a ``committer``; whoever made it stops it.
+        ``run_round``. Logs may share a ``committer``; whoever made it stops it. ``is_covered``: the caller holds the
+        lock of a folder above, which stands for this one (lock.py). ``is_new``: so it does, and the folder is not
+        there; no disk is touched before the first write, and who makes many shares the syncs of the folder above.
 
         Durability: what can be read after this is synced.
         Raises: LogLocked; Corruption, WrongFormat (nothing was changed); DiskError, DiskFull.
         """
         files = RealFiles() if files is None else files
         clock, options = clock or SystemClock(), options or LogOptions()
-        held, recovered, tail = become_writer(folder, files, clock, options, family, format, salvage=salvage)
+        if is_new is None:
+            held, recovered, tail = become_writer(
+                folder, files, clock, options, family, format, salvage=salvage, is_covered=is_covered
+            )
+        else:
+            held, recovered, tail = begin_new(folder, files, clock, options, family, format, is_new)
         reader = reader_of(folder, files, options, family)
         parts = (tail, reader, held, clock, options, format, recovered, committer)
         return made(lambda: cls(*parts, threaded=threaded), folder, held, tail)
@@ -325,6 +334,16 @@ class Log(Positions):
     def stats(self) -> LogStats:
         return self._tail.stats
 
+    @property
+    def is_new(self) -> bool:
+        """It was opened as such, and has nothing on the disk yet, or not for good."""
+        return self._tail.is_new
+
+    @property
+    def is_slow(self) -> bool:
+        """Its next round takes several syncs, as its names are not safe yet."""
+        return self._tail.is_new and (self.options.sync.level is Level.SYNCED or not self._gathered)
+
     # -- rounds --------------------------------------------------------------------------------------------------
 
     def run_round(self, *, may_sync: bool = True) -> float | None:
@@ -464,9 +483,10 @@ class Log(Positions):
 
     # -- closing -------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
+    def close(self, *, with_mark: bool = True) -> None:
         """Write and sync everything, mark the orderly stop, and let the folder go. Closing twice does nothing.
 
+        ``with_mark``: in the log itself, else beside it, which costs no sync (tail.py).
         Raises: what kept records out of the log; the folder is let go all the same.
         """
         folder, committer = self.reader.folder, self._committer
@@ -478,13 +498,13 @@ class Log(Positions):
             with self._commit:
                 if isinstance(self._failure, LogClosed):
                     return
-                self._end_in_order(teardown)
+                self._end_in_order(teardown, with_mark=with_mark)
                 teardown.step(self._publish)
                 teardown.step(self._tail.abandon)
                 teardown.step(lambda: self._fail(LogClosed(f"{folder}: the log is closed", hint="open it again")))
                 teardown.step(self._held.release)
 
-    def _end_in_order(self, teardown: Teardown) -> None:
+    def _end_in_order(self, teardown: Teardown, *, with_mark: bool) -> None:
         had_failed = self._failure
         teardown.step(self._last_round)
         if had_failed is not None:  # told to those who wrote
@@ -492,7 +512,7 @@ class Log(Positions):
         elif (refusal := self._failure or self._round_error) is not None:
             teardown.add(refusal.with_traceback(None))
         if self._failure is None:
-            teardown.step(lambda: self._tail.close_in_order(self._last_stamp))
+            teardown.step(lambda: self._tail.close_in_order(self._last_stamp, with_mark=with_mark))
 
     def _last_round(self) -> None:
         try:

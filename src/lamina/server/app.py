@@ -217,6 +217,7 @@ def _open_engines(settings: Settings, inside: Inside, opened: Teardown) -> list[
     for name, folder in _folders(settings):
         inside.life.expect(name, 0 if name == "topics" else _size(folder))  # a topic is read when it is first used
     served = []
+    inside.handles = handles.divide(settings)
     if settings.jobs is not None:
         served.append(opened.enter(houses.jobs(settings.jobs, inside)))
     if settings.topics is not None:
@@ -263,7 +264,7 @@ class Running:
         self, served: Sequence[Served], most: int, output: Output, reload: Reload, ready: Callable[[], None]
     ) -> None:
         """Until a signal comes. Raises: DiskError if an address was taken meanwhile."""
-        own = sum(each.handles for each in served)
+        own = 0 if self._inside.handles is None else self._inside.handles.engines
         allowed = handles.connections(most, len(served), own)
         stopped = asyncio.Event()
         doors: list[Door] = []

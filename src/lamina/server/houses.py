@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lamina.server")
 
-_JOB_HANDLES = 32  # for log files, the loop and what else is open
-_TOPIC_HANDLES = 20_000  # two for each topic in use
-_QUEUE_HANDLES = 64  # beside those of the journals
-_STORE_HANDLES = 1024  # two for each channel and view, one for each compacted file
-
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -46,8 +41,6 @@ class Served:
     where: Address
     kept: str
     """Where the data is, and how safe."""
-    handles: int
-    """For its files."""
     open_door: Callable[[int], Door]
     """Given how many connections it may have, on the loop."""
     change: Callable[[Settings, Door], None]
@@ -94,7 +87,7 @@ def jobs(settings: JobSettings, inside: Inside) -> Iterator[Served]:
             if new.jobs is not None:
                 upkeep.clean_every(new.jobs.clean_ms)
 
-        yield Served("workq", settings.at, kept, _JOB_HANDLES, open_door, change)
+        yield Served("workq", settings.at, kept, open_door, change)
 
 
 def _return_leases(engine: JobEngine) -> None:
@@ -143,7 +136,13 @@ def topics(settings: TopicSettings, inside: Inside) -> Iterator[Served]:
         teardown.later(committer.stop)
         reserve = inside.reserve_of(settings.folder, RESERVE)
         with life.restoring("topics") as told:
-            opened = Topics.open(settings.folder, options=settings.log, files=_files(reserve), committer=committer)
+            opened = Topics.open(
+                settings.folder,
+                options=settings.log,
+                files=_files(reserve),
+                committer=committer,
+                most_handles=None if inside.handles is None else inside.handles.topics,
+            )
             teardown.later(opened.close)
             restored.tell_topics(opened, told)
         upkeep = Upkeep(opened, retentions, history=inside.past)
@@ -181,7 +180,7 @@ def topics(settings: TopicSettings, inside: Inside) -> Iterator[Served]:
                 upkeep.retentions = Retentions.parse(new.topics.retain)
                 _change_resp(new.topics, door)
 
-        yield Served("resp", settings.at, _kept(settings), _handles(settings), open_door, change)
+        yield Served("resp", settings.at, _kept(settings), open_door, change)
 
 
 def _change_resp(new: TopicSettings, door: Door) -> None:
@@ -200,13 +199,6 @@ def _kept(settings: TopicSettings) -> str:
     return kept
 
 
-def _handles(settings: TopicSettings) -> int:
-    handles = _TOPIC_HANDLES
-    if settings.queues is not None:
-        handles += _QUEUE_HANDLES + 3 * settings.queues.options.most_open
-    return handles + (_STORE_HANDLES if settings.store is not None else 0)
-
-
 @contextmanager
 def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside) -> Iterator[Callable[[House], None]]:
     """Gives what lets a house of the RESP door serve them."""
@@ -219,12 +211,15 @@ def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside
     from lamina.server.resp.queue_house import let_in
 
     given, life = settings, inside.life
+    options = given.options
+    if inside.handles is not None and options.store == "journal":
+        options = replace(options, most_open=min(options.most_open, inside.handles.most_queues))
     with Teardown("the queues") as teardown:
         reserve = inside.reserve_of(given.folder)
         with life.restoring("queues") as told:
             engine = open_engine(
                 given.folder,
-                options=given.options,
+                options=options,
                 log=given.log,
                 files=_files(reserve),
                 committer=committer,

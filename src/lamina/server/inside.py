@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lamina.log.reserve import Reserve
     from lamina.server.audit import Audit
     from lamina.server.disks import Disks
+    from lamina.server.handles import Shares
     from lamina.server.history import History
     from lamina.server.looking import Looking
     from lamina.server.measures import Measures
@@ -63,6 +64,8 @@ class Inside:
         self.config = config
         self.disks = disks
         self.past = past or Past(keep_s=0)
+        self.handles: Shares | None = None
+        """How the file handles of the process are divided."""
         self.jobs: JobEngine | None = None
         self.jobs_upkeep: JobUpkeep | None = None
         self.topics: Topics | None = None

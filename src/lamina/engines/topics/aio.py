@@ -37,7 +37,7 @@ class AsyncTopic:
         self.name = topic.name
 
     async def _make(self) -> Topic:
-        return self._topic.make() if self._topic.was_opened else await asyncio.to_thread(self._topic.make)
+        return self._topic.make() if self._topic.is_open else await asyncio.to_thread(self._topic.make)
 
     async def publish(self, message: Publishable, *, id: str | None = None) -> str:
         topic = await self._make()

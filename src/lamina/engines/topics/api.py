@@ -135,8 +135,6 @@ class NamedTopic:
         self.folder = folder
         self.raw_name: Final = to_name(name)
         folder_name(self.raw_name)
-        self.was_opened = False
-        """To find it takes no time."""
 
     def __repr__(self) -> str:
         return f"<NamedTopic {self.name}>"
@@ -148,6 +146,11 @@ class NamedTopic:
 
         return AsyncTopic(self)
 
+    @property
+    def is_open(self) -> bool:
+        """To find it takes no time."""
+        return self.folder.engine.if_open(self.raw_name) is not None
+
     def find(self) -> Topic | None:
         """The engine of the topic, None if it does not exist. Raises: LogClosed; what opening one does."""
         self.folder.check_open()
@@ -156,9 +159,7 @@ class NamedTopic:
     def make(self) -> Topic:
         """The engine of the topic, which is made if need be. Raises: LogClosed; what opening one does."""
         self.folder.check_open()
-        topic = self.folder.engine.get_or_make(self.raw_name)
-        self.was_opened = True
-        return topic
+        return self.folder.engine.get_or_make(self.raw_name)
 
     # -- publishing --------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from lamina.engines.topics.sorted_map import SortedMap
 from lamina.errors import Corruption, WrongFormat
 from lamina.log.files import Files, join
-from lamina.log.naming import CHECKPOINT, TIMED, sort_out
+from lamina.log.naming import CHECKPOINT, INDEX_SUFFIX, TIMED, sort_out
 from lamina.log.options import LogOptions
 from lamina.log.reader import Reader
 from lamina.log.writer import Log
@@ -105,11 +105,13 @@ class Catalog:
 
 def doubt_by_names(files: Collection[str]) -> Doubt | None:
     """About a topic, as far as the names of its files tell."""
-    segments = len(sort_out(files).segments)
-    if segments > 1 or CHECKPOINT in files:
+    segments = sort_out(files).segments
+    if len(segments) > 1 or CHECKPOINT in files:
         return None
-    # All there is of it may be the torn beginning of its first file.
-    return Doubt.UNSEEN if segments else Doubt.EMPTY
+    if not segments:
+        return Doubt.EMPTY
+    # All there is of it may be the torn beginning of its first file; an index is of records that were synced.
+    return None if segments[0].name + INDEX_SUFFIX in files else Doubt.UNSEEN
 
 
 def doubt_about(topic: Topic) -> Doubt | None:

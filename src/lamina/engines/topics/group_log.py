@@ -99,6 +99,7 @@ class GroupLog(logged.Logged):
         clock: Clock,
         committer: Committer | None = None,
         threaded: bool = True,
+        is_covered: bool = False,
     ) -> Self:
         """The groups of ``topic`` in ``folder``, which is made when the first group is.
 
@@ -115,6 +116,7 @@ class GroupLog(logged.Logged):
                 clock=clock,
                 committer=committer,
                 threaded=threaded,
+                is_covered=is_covered,
             )
 
         groups = cls(topic, files, folder, clock, options.max_payload, open_log)
@@ -147,10 +149,10 @@ class GroupLog(logged.Logged):
         if self._log is not None:
             self._log.stats.measure_with(measured)
 
-    def close(self) -> None:
+    def close(self, *, with_mark: bool = True) -> None:
         """Write and sync everything. Raises: what kept records out of the log; it is closed all the same."""
         with Teardown(self.folder) as teardown:
-            self.close_log(teardown)
+            self.close_log(teardown, with_mark=with_mark)
 
     def now_ms(self) -> int:
         return self.clock.now_ns() // 1_000_000

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from lamina.engines.lock import Lock
+
 
 class _Lock:
     """Of one name, while somebody has it or waits for it."""
@@ -13,7 +15,7 @@ class _Lock:
     __slots__ = ("lock", "users")
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = Lock()
         self.users = 0
 
 

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +26,7 @@ from lamina.engines.topics.entries import Picked
 from lamina.engines.topics.finding import check_size
 from lamina.engines.topics.front import Front
 from lamina.engines.topics.ids import EntryId
-from lamina.engines.topics.state import Counts
+from lamina.engines.topics.state import Counts, State
 from lamina.engines.topics.tail import MOST_BYTES, Tail
 from lamina.errors import (
     BadTopic,
@@ -36,7 +37,7 @@ from lamina.errors import (
     RecordTooLarge,
     StorageError,
 )
-from lamina.log.commit import Committer
+from lamina.log.commit import Committer, FolderSyncs
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.formats import TOPIC
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
 _LAST = ids.LAST
 _KEPT_AT_START: Final = 16 * KIB  # of the newest entries: most of what is asked for is among them
+_QUICK_RECORDS: Final = 200  # to be replayed
+_QUICK_BYTES: Final = 256 * KIB
 GROUPS = "groups"
 """The folder of its groups' log, in its own."""
 
@@ -85,6 +88,11 @@ class Topic(logged.Logged):
         self.removal = threading.Lock()
         """Held while a file is removed: building the state must not meet one that is just going. Taken last."""
         self.counts = Counts()
+        self._has_no_groups = False  # since it was made, nobody has asked for them
+        self.was_used = False
+        """Somebody has asked for it since it was last looked at."""
+        self.own_references = 0
+        """To it, when nobody has it (open_topics.py)."""
         self.is_closing = False
         """Whoever is at work comes to an end."""
         self._is_closed = False
@@ -104,8 +112,10 @@ class Topic(logged.Logged):
         committer: Committer | None = None,
         threaded: bool = True,
         tail_bytes: int = MOST_BYTES,
+        is_covered: bool = False,
+        is_new: FolderSyncs | None = None,
     ) -> Topic:
-        """Open a topic, making its folder if need be.
+        """Open a topic, making its folder if need be. ``is_covered``, ``is_new``: as ``Log.open``.
 
         Raises: what ``Log.open`` does; Corruption for a record that is none of a topic.
         """
@@ -119,6 +129,8 @@ class Topic(logged.Logged):
             clock=time,
             committer=committer,
             threaded=threaded,
+            is_covered=is_covered,
+            is_new=is_new,
         )
 
         def open_groups(topic: Topic) -> Groups:
@@ -132,19 +144,27 @@ class Topic(logged.Logged):
                 clock=time,
                 committer=committer,
                 threaded=threaded,
+                is_covered=is_covered,
             )
 
         with Teardown(folder) as teardown:
             teardown.later(log.close)
             topic = cls(log, disk, folder, time, tail_bytes, open_groups)
-            with suppress(LaminaError):  # who asks for them is told
-                topic.groups  # noqa: B018 - what they have to forget they forget before anything is added
+            topic._has_no_groups = is_new is not None
+            if is_new is None:
+                with suppress(LaminaError):  # who asks for them is told
+                    topic.groups  # noqa: B018 - what they have to forget they forget before anything is added
             teardown.cancel()
         return topic
 
     def _load(self) -> None:
         with self.removal:
-            self.state, self.checkpointed, self.replayed = checkpoint.load(self._files, self.folder, self._log.reader)
+            if self._log.is_new and self._log.readable is None:
+                known = checkpoint.Loaded(State(), 0, 0)
+            else:
+                known = checkpoint.load(self._files, self.folder, self._log.reader)
+        self.state, self.checkpointed, self.replayed = known
+        self._covered = self._log.stats.records, self._log.stats.bytes
         self.tail = Tail(self.state.last_id, self._tail_bytes)
         if self.state.length:
             with suppress(StorageError, codec.BadRecord):  # whoever reads it is told
@@ -185,26 +205,53 @@ class Topic(logged.Logged):
         """The same if somebody has asked for them."""
         return self._groups
 
+    def has_groups(self) -> bool:
+        """There is at least one, or it is not known."""
+        groups = self._groups
+        return bool(groups.state.groups) if groups is not None else not self._has_no_groups
+
     @property
     def failure(self) -> LaminaError | None:
         """Why its log, or that of its groups, refuses writes, if one does."""
         groups = None if self._groups is None else self._groups.log
         return self._log.failure or (groups.failure if isinstance(groups, Log) else None)
 
-    def close(self) -> None:
-        """Write and sync everything. Raises: what kept records out of a log; both are closed all the same."""
+    def close(self, *, is_idle: bool = False) -> None:
+        """Write and sync everything. Raises: what kept records out of a log; both are closed all the same.
+
+        ``is_idle``: it may soon be opened again, and many are closed: no sync is made but for what is not synced, and a
+        checkpoint is written only where opening it would take long without.
+        """
         self.is_closing = True
         if self._groups is not None:
             self._groups.give_up()
         with self.at_work, Teardown(self.folder) as teardown:
             if self._groups is not None:
-                teardown.step(self._groups.close)
+                teardown.step(partial(self._groups.close, with_mark=not is_idle))
             if not self._is_closed:
                 teardown.step(self.all_written)
-                teardown.try_to(self.checkpoint, "no checkpoint, so the next start takes longer")
+                if not is_idle or self._takes_long():
+                    teardown.try_to(self.checkpoint, "no checkpoint, so the next start takes longer")
             self._is_closed = True  # its folder may soon be that of another topic
             self._contents.forget()
-            teardown.step(self.log.close)
+            teardown.step(partial(self._log.close, with_mark=not is_idle))
+
+    def _takes_long(self) -> bool:
+        """To open it without a newer checkpoint."""
+        stats, (records, bytes) = self._log.stats, self._covered
+        return self.replayed + stats.records - records > _QUICK_RECORDS or stats.bytes - bytes > _QUICK_BYTES
+
+    def is_at_rest(self) -> bool:
+        """Nobody waits for it, and its logs take what it has. For who alone has it."""
+        engines = [self] if self._groups is None else [self, self._groups]
+        return not self.waiters and all(each.refusal is None and not each.journal.is_careful for each in engines)
+
+    def let_go_of_parts(self) -> None:
+        """It was closed, and nobody has it: give its memory back at once, as parts of it refer to each other."""
+        for each in (self, self._groups):
+            if each is not None and isinstance(each.log, Log):
+                each.log.reader.live = None
+        self._contents = self._front = self._groups = None  # type: ignore[assignment]
 
     def tell_all(self) -> None:
         """Call whoever waits for an entry."""
@@ -533,6 +580,8 @@ class Topic(logged.Logged):
                 if position <= self.checkpointed:
                     return
                 known = checkpoint.copy_of(self.state)
+                covered = self._log.stats.records, self._log.stats.bytes
             self.sync(position)
             checkpoint.save(self._files, self.folder, known, position)
-            self.checkpointed = position
+            self.checkpointed, self.replayed = position, 0
+            self._covered = covered

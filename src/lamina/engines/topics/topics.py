@@ -27,11 +27,12 @@ from lamina.engines.topics import catalog, garbage
 from lamina.engines.topics.catalog import Catalog, Doubt
 from lamina.engines.topics.gone import GoneFolders
 from lamina.engines.topics.name_locks import NameLocks
+from lamina.engines.topics.open_topics import OpenTopics
 from lamina.engines.topics.past import Counted, Past
 from lamina.engines.topics.topic import Topic
 from lamina.errors import BadName, DiskError, LaminaError, LogClosed, StorageError, from_os
 from lamina.log import lock
-from lamina.log.commit import Committer
+from lamina.log.commit import Committer, FolderSyncs
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.folders import folder_name, name_of
@@ -43,7 +44,7 @@ from lamina.log.teardown import Teardown
 
 logger = logging.getLogger("lamina.topics")
 
-LOCK, RESERVE = ".lock", ".reserve"
+LOCK, RESERVE = lock.OF_ALL, ".reserve"
 """Beside the topics, under names that none can have."""
 _AT_ONCE: Final = 8  # topics that wait for the disk at the same time when all are closed, or deleted
 _NEW_TOPIC: Final = 8192  # bytes, about: a folder and a file
@@ -62,6 +63,7 @@ class Topics:
         committer: Committer | None,
         *,
         threaded: bool,
+        most_handles: int | None,
     ) -> None:
         """Use ``Topics.open``."""
         self.folder = folder
@@ -82,7 +84,9 @@ class Topics:
         self._committer = committer
         self._threaded = threaded
         self._is_closed = False
-        self._opened: dict[bytes, Topic] = {}
+        self._open_topics = OpenTopics(most_handles, self._close_unused, self.lock, threaded=threaded)
+        self._opened = self._open_topics.by_name
+        self._folder_syncs = FolderSyncs()
         self._name_locks = NameLocks()
         self._broken: dict[bytes, str] = {}
         with Teardown(folder) as teardown:
@@ -105,8 +109,10 @@ class Topics:
         clock: Clock | None = None,
         committer: Committer | None = None,
         threaded: bool = True,
+        most_handles: int | None = None,
     ) -> Topics:
-        """Become the owner of all topics in ``folder``, making it if need be.
+        """Become the owner of all topics in ``folder``, making it if need be. ``most_handles``: of files that topics
+        keep open, about; those that were used longest ago are closed then.
 
         Raises: LogLocked if another process has them; DiskError.
         """
@@ -117,6 +123,7 @@ class Topics:
             clock or SystemClock(),
             committer,
             threaded=threaded,
+            most_handles=most_handles,
         )
 
     def _look(self) -> tuple[Catalog, GoneFolders]:
@@ -173,7 +180,10 @@ class Topics:
             if name not in self._names:
                 return None
             topic = self._open(name, makes=False)
-        return topic if topic is not None and topic.state.exists else None
+            if topic is None:
+                return None
+        topic.was_used = True
+        return topic if topic.state.exists else None
 
     def get_or_make(self, name: bytes) -> Topic:
         """The topic; a new one exists from its first record on. Raises: BadName; what opening a log does."""
@@ -185,27 +195,46 @@ class Topics:
                 check_room(self.reserve, _NEW_TOPIC)
             topic = self._open(name, makes=True)
         assert topic is not None
+        topic.was_used = True
         return topic
+
+    def if_open(self, name: bytes) -> Topic | None:
+        """The topic if it is open. It does not count as used."""
+        return self._opened.get(name)
 
     def _open(self, name: bytes, *, makes: bool) -> Topic | None:
         """None: there is none by that name any more."""
-        loops.must_wait()
+        is_known = name in self._names
+        if not (is_known or makes):
+            return None
+        if is_known or self._open_topics.is_full:
+            loops.must_wait()
+            self._open_topics.make_room()
         with self._name_locks.of(name):
             topic = self._opened.get(name)
             if topic is not None:
                 return topic
             self._check_open()
-            if not makes and name not in self._names:
+            is_known = name in self._names
+            if not (is_known or makes):
                 return None
-            topic = self._opened_anew(name)
+            if is_known:
+                loops.must_wait()
+            try:
+                topic = self._opened_anew(name, is_new=not is_known)
+            except DiskError as error:
+                if error.facts.get("errno") not in ("EMFILE", "ENFILE") or not self._open_topics.close_some():
+                    raise
+                topic = self._opened_anew(name, is_new=not is_known)
             with self.lock:
                 self._broken.pop(name, None)
                 self._names.note(name, catalog.doubt_about(topic))
-                self._opened[name] = topic
+                self._open_topics.add(name, topic)
                 self._tell(name)
             return topic
 
-    def _opened_anew(self, name: bytes) -> Topic:
+    def _opened_anew(self, name: bytes, *, is_new: bool) -> Topic:
+        """``is_new``: there is no such folder, and the first record makes it."""
         folder = self._folder_of(name)
         try:
             with Teardown(folder) as teardown:
@@ -216,6 +245,8 @@ class Topics:
                     clock=self.clock,
                     committer=self._committer,
                     threaded=self._threaded,
+                    is_covered=True,
+                    is_new=self._folder_syncs if is_new else None,
                 )
                 teardown.later(topic.close)
                 topic.use_reserve(self.reserve)
@@ -246,6 +277,56 @@ class Topics:
         failed = {name: str(topic.failure) for name, topic in self.opened() if topic.failure is not None}
         return {**self._broken, **failed}
 
+    # -- idle ones ---------------------------------------------------------------------------------------------------
+
+    @property
+    def handles(self) -> int:
+        """Of files that topics have open now."""
+        return self._open_topics.handles
+
+    @property
+    def most_handles(self) -> int | None:
+        """So many may be, about; None: any number."""
+        return self._open_topics.most
+
+    @property
+    def closed_idle(self) -> int:
+        """How often a topic was closed for that, since the start."""
+        return self._open_topics.closed
+
+    def forget_idle_with(self, forget: Callable[[Topic], None]) -> None:
+        """Have ``forget`` called, with the lock held, for a topic that may be closed as nobody uses it: who only keeps
+        notes of it gives them up."""
+        self._open_topics.forget = forget
+
+    def _close_unused(self, name: bytes) -> bool:
+        """Close a topic unless somebody has it; the next who asks for it opens it. Tells whether it was closed."""
+        with self._name_locks.of(name):
+            with self.lock:
+                topic = None if self._is_closed else self._open_topics.take_unused(name)
+                if topic is None:
+                    return False
+                counted = Counted.of(topic)
+                self.counts.take(name, counted)
+            problem: LaminaError | None = None
+            try:
+                topic.close(is_idle=True)
+            except LaminaError as error:
+                logger.warning("%s: closed as nobody uses it: %s", topic.folder, error)
+                problem = error
+            with self.lock:
+                self._open_topics.closed += 1
+                self.counts.take(name, Counted.of(topic).minus(counted))
+                if topic.state.exists and problem is None:
+                    self._names.note(name, None)
+                    self.told(name, topic.has_groups())
+            if problem is not None:
+                self._note_broken(name, problem)
+            if problem is not None or not topic.state.exists:
+                self._look_again(name)
+            topic.let_go_of_parts()
+            return True
+
     def _tell(self, name: bytes) -> None:
         """Holds the lock."""
         self.told(name, name in self._names and name not in self._opened)
@@ -259,8 +340,9 @@ class Topics:
         return join(self.folder, folder_name(name))
 
     def opened(self) -> Iterator[tuple[bytes, Topic]]:
-        """Those in use."""
-        return iter(list(self._opened.items()))
+        """Those that are open."""
+        with self.lock:
+            return iter(list(self._opened.items()))
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -451,7 +533,7 @@ class Topics:
         held = None
         if topic is None:
             with suppress(DiskError):  # one that is broken can be deleted all the same
-                held = lock.take(self.files, self._folder_of(name), TIMED.lock_name)
+                held = lock.covered(self.files, self._folder_of(name), TIMED.lock_name)
         try:
             self._deleted.take(self._folder_of(name))
         finally:
@@ -469,17 +551,19 @@ class Topics:
         with Teardown(self.folder) as teardown:
             with self.lock:
                 self._is_closed = True
+            teardown.step(self._open_topics.stop)
+            is_idle = len(self._opened) > _FEW  # a stop of thousands must not take a sync for each
             while names := self._name_locks.used() | {*self._opened}:  # also what somebody is just opening
-                self._each(names, self._close_one, teardown)
+                self._each(names, partial(self._close_one, is_idle=is_idle), teardown)
             teardown.try_to(self.sweep, "what was deleted takes up room until it is opened again")
             teardown.step(self._held.release)
 
-    def _close_one(self, name: bytes) -> None:
+    def _close_one(self, name: bytes, *, is_idle: bool) -> None:
         with self._name_locks.of(name):
             with self.lock:
                 topic = self._opened.pop(name, None)
             if topic is not None:
-                topic.close()
+                topic.close(is_idle=is_idle)
 
 
 def is_possible(name: bytes) -> bool:

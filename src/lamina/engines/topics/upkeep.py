@@ -86,6 +86,7 @@ class Upkeep:
         self._stop = threading.Event()
         self._stopper = Stopper()
         self._thread: threading.Thread | None = None
+        topics.forget_idle_with(self._forget)
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="lamina-topics-upkeep", daemon=True)
@@ -120,11 +121,13 @@ class Upkeep:
         now = self._topics.clock.monotonic()
         if self._sweep_at <= now and not self._try("the deleted topics", self._topics.sweep):
             self._sweep_at = now + _LEFT_ALONE_S
-        opened = dict(self._topics.opened())
-        self._forget_all_but(opened.values())
-        for name, topic in opened.items():
+        self._forget_all_but(topic for _, topic in self._topics.opened())
+        for name in [name for name, _ in self._topics.opened()]:
             if self._stop.is_set():
                 return
+            topic = self._topics.if_open(name)
+            if topic is None:
+                continue
             care = self._care_of(topic)
             if care.not_before <= self._topics.clock.monotonic():
                 self._look_after(name, topic, care)
@@ -200,6 +203,11 @@ class Upkeep:
             if care is None:
                 care = self._cares[topic] = _Care(topic, self._history)
             return care
+
+    def _forget(self, topic: Topic) -> None:
+        """It may be closed: nobody uses it."""
+        with self._lock:
+            self._cares.pop(topic, None)
 
     def _forget_all_but(self, opened: Iterable[Topic]) -> None:
         with self._lock:

@@ -10,8 +10,9 @@ import os
 import select
 import shutil
 import stat
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from lamina.log.files import Room, is_full, with_room
@@ -172,6 +173,49 @@ class InotifyWatch:
             _close(handle, "the watch of a folder")
 
 
+class _Spare:
+    """A handle that is kept for the day there are none left: what was written has to be made safe all the same."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._handle = -1
+
+    def keep(self) -> None:
+        """Have it, from now on."""
+        if self._handle < 0 and self._lock.acquire(blocking=False):
+            try:
+                self._open()
+            finally:
+                self._lock.release()
+
+    def _open(self) -> None:
+        with contextlib.suppress(OSError):  # the next who needs it has to do without
+            self._handle = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """There is one more meanwhile, unless others take it."""
+        with self._lock:
+            handle, self._handle = self._handle, -1
+            if handle >= 0:
+                os.close(handle)
+            try:
+                yield
+            finally:
+                self._open()
+
+
+_spare: Final = _Spare()
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 class RealFiles:
     """The disk of the machine."""
 
@@ -209,16 +253,16 @@ class RealFiles:
         self.sync_folder(parent)
 
     def make_folder_unsynced(self, folder: str) -> Sequence[str]:
-        if os.path.isdir(folder):
-            return []
         parent = os.path.dirname(os.path.abspath(folder))
-        changed = self.make_folder_unsynced(parent)
         try:
             with_room(self, lambda: os.mkdir(folder, FOLDER_MODE))
         except FileExistsError:
             if not os.path.isdir(folder):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
-        return [*changed, parent]
+            return []
+        except FileNotFoundError:
+            return [*self.make_folder_unsynced(parent), *self.make_folder_unsynced(folder)]
+        return [parent]
 
     def remove_empty_folder(self, folder: str) -> bool:
         try:
@@ -242,11 +286,15 @@ class RealFiles:
         shutil.rmtree(folder)
 
     def sync_folder(self, folder: str) -> None:
-        handle = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            _sync_folder(folder)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            with _spare.lent():
+                _sync_folder(folder)
+        else:
+            _spare.keep()
 
     def is_link(self, path: str) -> bool:
         return os.path.islink(path)

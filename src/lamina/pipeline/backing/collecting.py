@@ -21,7 +21,7 @@ from lamina import runs
 from lamina.engines.queues import migration_mark
 from lamina.engines.queues.looking import layouts_of, look
 from lamina.errors import DiskError, StorageError
-from lamina.log import mark
+from lamina.log import lock, mark
 from lamina.log.files import Files, join, read_at
 from lamina.log.naming import FAMILIES, RESERVE
 from lamina.pipeline import places, snapshot
@@ -38,7 +38,7 @@ _TRIES: Final = 20
 PATIENCE: Final = 3
 """So many tries wait for what was stamped up to the moment."""
 _APART: Final = "files changed so quickly that logs may be of moments some milliseconds apart"
-_LOCKS: Final = tuple({family.lock_name for family in FAMILIES.values()})
+_LOCKS: Final = (*{family.lock_name for family in FAMILIES.values()}, lock.OF_ALL)
 
 
 @dataclass(slots=True)

@@ -30,6 +30,8 @@ ENGINE_PHASE = Metric(
 )
 RESTORED = Metric("lamina_recovery_ratio", "gauge", "How much of all that has to be restored is restored, 0 to 1.")
 RESTORE_SECONDS = Metric("lamina_recovery_seconds", "gauge", "How long the last restore of an engine took.", _E)
+HANDLES = Metric("lamina_handles", "gauge", "File handles that the process has in use.")
+HANDLES_LIMIT = Metric("lamina_handles_limit", "gauge", "File handles that the process may have.")
 PROBLEMS = Metric("lamina_problems", "gauge", "Things that are broken now: a failed log, a full disk.")
 
 # -- doors -------------------------------------------------------------------------------------------------------------
@@ -88,7 +90,10 @@ JOBS_EXPIRED = Metric("lamina_jobs_expired_total", "counter", "Jobs whose life w
 
 # -- topics ------------------------------------------------------------------------------------------------------------
 TOPICS = Metric("lamina_topics", "gauge", "Topics that there are.")
-TOPICS_OPEN = Metric("lamina_topics_open", "gauge", "Topics that were used since the start.")
+TOPICS_OPEN = Metric("lamina_topics_open", "gauge", "Topics that are open; others are opened when they are used.")
+TOPICS_HANDLES = Metric("lamina_topics_handles", "gauge", "File handles that open topics have.")
+TOPICS_HANDLES_LIMIT = Metric("lamina_topics_handles_limit", "gauge", "File handles that open topics may have, about.")
+TOPICS_CLOSED = Metric("lamina_topics_closed_total", "counter", "Idle topics that were closed to keep within that.")
 TOPICS_UNKNOWN = Metric("lamina_topics_unknown", "gauge", "Topics whose groups were not looked at since the start.")
 TOPIC_ENTRIES = Metric("lamina_topic_entries", "gauge", "Entries of an open topic.", _T)
 TOPIC_ADDED = Metric("lamina_topic_added_total", "counter", "Entries that were added.", _T)

@@ -85,6 +85,10 @@ class OfEngines:
             into.gauge(n.TOPIC_ENTRIES, sum(others), OTHER)
         into.gauge(n.TOPICS, topics.count())
         into.gauge(n.TOPICS_OPEN, sum(1 for _ in topics.opened()))
+        into.gauge(n.TOPICS_HANDLES, topics.handles)
+        if topics.most_handles is not None:
+            into.gauge(n.TOPICS_HANDLES_LIMIT, topics.most_handles)
+        into.counter(n.TOPICS_CLOSED, topics.closed_idle)
         if seen.unknown is not None:
             into.gauge(n.TOPICS_UNKNOWN, seen.unknown)
         self._groups(into, seen.groups)

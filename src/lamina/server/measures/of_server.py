@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from lamina._version import VERSION
+from lamina.server import handles
 from lamina.server import life as lives
 from lamina.server.measures import names as n
 from lamina.server.measures.gathering import Gathering
@@ -36,6 +37,11 @@ class OfServer:
         into.gauge(n.START_TIME, self._began_s)
         into.gauge(n.READY, shown["phase"] == lives.READY and not shown["problems"])
         into.gauge(n.PROBLEMS, len(shown["problems"]))
+        used, shares = handles.used(), self._inside.handles
+        if used is not None:
+            into.gauge(n.HANDLES, used)
+        if shares is not None:
+            into.gauge(n.HANDLES_LIMIT, shares.limit)
         into.gauge(n.RESTORED, shown["percent"] / 100)
         for phase in _PHASES:
             into.gauge(n.PHASE, phase == shown["phase"], phase)

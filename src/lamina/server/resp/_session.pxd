@@ -16,6 +16,7 @@ cdef class Session:
     cdef public list marks, behind
     cdef public dict seen, watched, held
     cdef public int version, database, skip_next
+    cdef public Py_ssize_t most_seen
     cpdef start_over(self)
     cpdef forget_transaction(self)
     cpdef become(self, user)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
+from weakref import ref
 
 from lamina.engines.logged import Logged
 from lamina.engines.loops import MustWait
@@ -264,7 +265,9 @@ class Connection(client.Client):
             done = len(added.ids)
             session.last_command = b"xadd"
             self.house.commands += done
-            self.needs[added.topic] = session.seen[added.topic] = added.positions[-1]
+            self.needs[added.topic] = session.seen[ref(added.topic)] = added.positions[-1]
+            if len(session.seen) > session.most_seen:
+                session.forget_closed()
             self.waiting.changed(run.key)
             self.say(added.answer(), added)
         if done < len(run.commands):
@@ -353,8 +356,11 @@ class Connection(client.Client):
         for engine, position in marks:
             if position > self.needs.get(engine, 0):
                 self.needs[engine] = position
-                if position > session.seen.get(engine, 0):
-                    session.seen[engine] = position
+                known = ref(engine)
+                if position > session.seen.get(known, 0):
+                    session.seen[known] = position
+                    if len(session.seen) > session.most_seen:
+                        session.forget_closed()
         if session.skip_next or session.says_nothing:
             session.skip_next = max(session.skip_next - 1, 0)
             reply = b""

@@ -49,6 +49,9 @@ def of_topics(session: Session) -> Facts:
     facts: Facts = {
         "topics": known,
         "topics_open": len(opened),
+        "topics_handles": topics.handles,
+        "topics_handles_limit": topics.most_handles or 0,
+        "topics_closed": topics.closed_idle,
         "topics_added": sum(topic.state.added for _, topic in opened),
         "topics_entries": sum(topic.state.length for _, topic in opened),
         "topics_bytes": sum(topic.log.stats.bytes for _, topic in opened if isinstance(topic.log, Log)),

@@ -9,7 +9,8 @@ wait returns a ``Wait`` instead.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import ref
 
 from lamina.clock import Clock
 from lamina.engines.logged import Logged
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lamina.server.resp.store_house import StoreHouse
     from lamina.server.security.strangers import Stranger
 
+_MOST_SEEN: Final = 1000  # logs that a client has seen, before it is looked which of them are closed
 Args = list[bytes]
 Mark = tuple[Logged, int]
 """An engine, and the position its log has to come to."""
@@ -141,9 +143,7 @@ class House:
         """Topics went: let nothing keep them in memory."""
         self.shown = (None, b"", 0)
         for session in self.sessions.values():
-            for engine in list(session.seen):
-                if isinstance(engine.log, Log) and isinstance(engine.log.failure, LogClosed):
-                    del session.seen[engine]
+            session.forget_closed()
 
 
 class Session:
@@ -164,8 +164,10 @@ class Session:
         """Set by a command: close when its answer is out."""
         self.marks: list[Mark] = []
         """Of the command that is being run."""
-        self.seen: dict[Logged, int] = {}
-        """How far each log was of which this client was answered something: what WAITAOF waits for."""
+        self.seen: dict[ref[Logged], int] = {}
+        """How far each log was of which this client was answered something: what WAITAOF waits for. What was closed was
+        synced; so an engine that is used by nobody else may go."""
+        self.most_seen = _MOST_SEEN
         self.is_waiting = False
         self.asks_for_new = False
         """The command that is being run may wait for what is new."""
@@ -178,6 +180,14 @@ class Session:
         self.stranger: Stranger | None = None
         """While it has not logged in: what it may do until then."""
         self.start_over()
+
+    def forget_closed(self) -> None:
+        """Of what it has seen."""
+        for known in list(self.seen):
+            engine = known()
+            if engine is None or (isinstance(engine.log, Log) and isinstance(engine.log.failure, LogClosed)):
+                del self.seen[known]
+        self.most_seen = max(_MOST_SEEN, 2 * len(self.seen))
 
     @property
     def host(self) -> str:

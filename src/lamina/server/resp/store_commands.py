@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict
 from typing import Any, Final
+from weakref import ref
 
 from lamina.engines import loops
 from lamina.engines.store.aio import rotated
@@ -92,7 +93,7 @@ def write_many(session: Session, commands: list[Args]) -> tuple[int, bytes, list
         return None
     if epoch is None:
         return None
-    session.seen[house.durable] = max(epoch, session.seen.get(house.durable, 0))
+    session.seen[ref(house.durable)] = max(epoch, session.seen.get(ref(house.durable), 0))
     return len(sessions), _epoch(epoch), [(house.durable, epoch)] if all_wait else []
 
 
@@ -121,7 +122,7 @@ def _written(session: Session, house: StoreHouse, epoch: int, waits: bool) -> by
     if waits:
         session.rest_on(house.durable, epoch)
     else:  # WAITAOF waits for it all the same, and so do reads of this client
-        session.seen[house.durable] = max(epoch, session.seen.get(house.durable, 0))
+        session.seen[ref(house.durable)] = max(epoch, session.seen.get(ref(house.durable), 0))
     return _epoch(epoch)
 
 

@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
+from weakref import ref
 
 from lamina.engines import loops
 from lamina.engines.journal import KeepsNothing
@@ -249,7 +250,7 @@ class StoreHouse:
 
     def owed(self, session: Session) -> int:
         """The last epoch in which this client wrote, if that is not over: what it wrote cannot be seen before."""
-        own: int = session.seen.get(self.durable, 0)
+        own: int = session.seen.get(ref(self.durable), 0)
         return own if own > self.store.last_epoch else 0
 
     async def sees_its_own(self, session: Session) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from weakref import ref
 
 from lamina.engines import loops
 from lamina.engines.logged import Logged
@@ -25,7 +26,7 @@ def waitaof(session: Session, args: Args) -> bytes | Wait:
     timeout_ms = integer(args[3], b"ERR timeout is not an integer or out of range")
     if timeout_ms < 0:
         raise Refusal("ERR timeout is negative")
-    marks = dict(session.seen)
+    marks = {engine: position for known, position in session.seen.items() if (engine := known()) is not None}
     if any(not isinstance(engine.log, Log) for engine in marks):
         loops.must_wait()  # journals of queues are written by whoever asks
 
@@ -52,7 +53,7 @@ def _is_synced(session: Session, engine: Logged, position: int) -> bool:
         engine.push()
         return engine.has_synced(position)
     except LaminaError as error:
-        session.seen.pop(engine, None)
+        session.seen.pop(ref(engine), None)
         raise Refusal(text_of(error)) from error
 
 
