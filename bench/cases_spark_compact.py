@@ -126,9 +126,10 @@ def _alone(folder: str) -> dict[str, float]:
 
 def _timed(folder: str, compact: Any = None) -> dict[str, float]:
     from lamina.engines.store.api import Store
+    from lamina.engines.store.options import StoreOptions
     from lamina.log import kernel
 
-    with Store.open(folder) as store:
+    with Store.open(folder, options=StoreOptions(compact_dead_ratio=0)) as store:
         started = time.perf_counter()
         report = store.compact(**({} if compact is None else {"compact": compact}))
         seconds = time.perf_counter() - started

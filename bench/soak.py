@@ -20,7 +20,7 @@ from lamina.cli.load import NAME, Load
 FLAGS: Final = [
     *("--segment-bytes", str(4 << 20), "--clean-ms", "5000", "--retain", f"{NAME}=acknowledged"),
     *("--store-option", "compact_every_s=10", "--store-option", "compact_dead_ratio=0.5"),
-    *("--queue", "dump_every_s=15"),
+    *("--queue", "dump_every_s=15", "--history-s", "15"),
 ]
 _LOOK_BEFORE_S: Final = 1.0
 

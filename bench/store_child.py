@@ -22,6 +22,8 @@ from lamina.log.scan import FileScan
 VALUE = b"x" * 100
 EACH = 100  # puts of a session
 _FEW = 100_000  # keys of a writer
+ALONE = StoreOptions(compact_dead_ratio=0)
+"""Nothing goes on but what is measured."""
 
 
 def fill(folder: str, entries: str, keys: str) -> dict[str, float]:
@@ -40,7 +42,7 @@ def fill(folder: str, entries: str, keys: str) -> dict[str, float]:
 
 
 def write(folder: str, seconds: str) -> dict[str, float]:
-    with Store.open(folder) as store:
+    with Store.open(folder, options=ALONE) as store:
         found = _write(store, float(seconds))
         engine = store.engine
         logs = [log for channel in engine.channels.values() if (log := channel.log) is not None]
@@ -98,7 +100,7 @@ def opened(folder: str) -> dict[str, float]:
 
 def compacted(folder: str) -> dict[str, float]:
     """How long a compaction takes, and the memory of the process that does it."""
-    with Store.open(folder) as store:
+    with Store.open(folder, options=ALONE) as store:
         started = time.perf_counter()
         report = store.compact()
         seconds = time.perf_counter() - started
@@ -115,7 +117,7 @@ def compacted(folder: str) -> dict[str, float]:
 
 def write_meanwhile(folder: str, seconds: str) -> dict[str, float]:
     """Writing while a compaction is going on, and without one."""
-    with Store.open(folder) as store:
+    with Store.open(folder, options=ALONE) as store:
         is_over = threading.Event()
 
         def compact() -> None:
