@@ -226,5 +226,5 @@ def _answer(
     if not has_sealed:
         return f"all {show_bytes(size)} are in the newest file, which never goes"
     if not retention.has_limits:
-        return "no limit is set: everything is kept"
+        return "no limit is set: all that is alive is kept"
     return f"nothing is past a limit ({retention})"
