@@ -51,6 +51,9 @@ def jobs_folder(data: Path, seed: int = 1, steps: int = 300) -> Path:
             engine.add(some_id(added), queue, 5000, ttl, b"payload", max_fails=draw.choice((0, 3)), unique=unique)
         elif choice < 0.6:
             engine.lease(["a", "b", "c"], 2)
+            for job in list(engine.state.jobs.values()):
+                if job.lease_until and draw.random() < 0.5:
+                    engine.touch(job.id, 5000)
         elif choice < 0.8:
             job = engine.state.jobs[draw.choice(known)]
             if not job.is_processed:

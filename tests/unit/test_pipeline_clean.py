@@ -16,13 +16,16 @@ from typing import TypeVar
 import pytest
 from click.testing import CliRunner
 
+from golden.test_jobs_golden import as_it_was
 from lamina.cli.pipeline_clean import clean as command
 from lamina.clock import ManualClock
+from lamina.engines.jobs import codec
 from lamina.engines.jobs.engine import JobEngine
 from lamina.engines.jobs.upkeep import Upkeep
 from lamina.errors import BadOption, Corruption, DiskError, LogLocked
 from lamina.log import consumers
 from lamina.log.files.real import RealFiles
+from lamina.log.reader import Reader
 from lamina.pipeline.jobs.clean import clean
 from lamina.pipeline.running import LocalRunner, Progress, Runner
 from lamina.pipeline.upkeep import cleaning
@@ -68,6 +71,21 @@ def test_it_leaves_what_the_engines_own_cleaning_leaves(tmp_path: Path, seed: in
     assert report.visited == len(found)
     assert report.bytes_before == sum(map(len, found.values()))
     assert report.bytes_after == sum(map(len, sealed(data).values()))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_writes_former_notes_anew_as_the_engine_does(tmp_path: Path, seed: int) -> None:
+    data, other = jobs_folder(tmp_path / "one", seed), tmp_path / "other"
+    as_it_was(data / "jobs")
+    shutil.copytree(data, other)
+    known = seen(data)
+    clean(str(data), now=LATER)
+    cleaned_by_the_engine(other, LATER)
+    assert sealed(data) == sealed(other)
+    assert json.loads((data / "lamina.json").read_text()) == {"format": 2}, "an older lamina would forget the notes"
+    payloads = [record.payload for record in Reader(str(data / "jobs")).read()]
+    assert codec.FENCE_RECORD in payloads and not any(map(codec.is_old_note, payloads))
+    assert seen(data) == seen(data, by_the_log_alone=True) == known
 
 
 def test_segments_of_which_nothing_stays_are_removed(tmp_path: Path) -> None:
