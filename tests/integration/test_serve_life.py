@@ -182,10 +182,10 @@ import sys
 from lamina.cli.main import main
 from lamina.log.tail import Tail
 
-def close_in_order(self, last_stamp):
+def close_in_order(self, last_stamp, **how):
     if self._folder.endswith(("topics/broken", "topics/worse")):
         raise OverflowError("int too large to convert")
-    original(self, last_stamp)
+    original(self, last_stamp, **how)
 
 original, Tail.close_in_order = Tail.close_in_order, close_in_order
 main()
