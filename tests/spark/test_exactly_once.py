@@ -180,7 +180,7 @@ def test_each_record_once_whenever_the_driver_is_killed(tmp_path: Path) -> None:
     rng = random.Random(time.time_ns())
     flags = ("--sync", "os", "--segment-bytes", 20_000, "--reserve-bytes", 0)
     with (
-        Server(jobs, *flags, "--clean-ms", 200, command="serve") as job_server,
+        Server(jobs, *flags, "--clean-ms", 200, "--history-s", 0, command="serve") as job_server,
         LaminaServer(topics, *flags) as topic_server,
     ):
         with Adding(job_server, jobs) as adding, Publishing(topic_server) as publishing:

@@ -107,8 +107,9 @@ class Worker:
     def _free(self, most: int) -> int:
         """How many more may be begun; 0 when none was free for a while."""
         with self._changed:
-            if len(self._running) + self._telling >= self._size:
-                self._changed.wait(_WAIT_S)
+            is_full = len(self._running) + self._telling >= self._size
+            if is_full and not self._changed.wait(_WAIT_S) and self._telling >= self._size:
+                self._is_away("the ends of jobs cannot be told, trying again")
             return max(min(self._size - len(self._running) - self._telling, most), 0)
 
     def _leased(self, most: int, wait_s: float) -> Sequence[LeasedJob]:
@@ -117,9 +118,7 @@ class Worker:
         except (Disconnected, StorageError) as error:
             if isinstance(error, _OVER):
                 raise
-            if not self._is_lost:
-                self._is_lost = True
-                self._say(f"no jobs can be had, trying again: {error.message}")
+            self._is_away(f"no jobs can be had, trying again: {error.message}")
             with self._changed:
                 if self._stops_at is None:
                     self._changed.wait(_REST_S)
@@ -128,6 +127,12 @@ class Worker:
             self._is_lost = False
             self._say("jobs can be had again")
         return found
+
+    def _is_away(self, line: str) -> None:
+        """The server does not answer: that is said once, until it does again."""
+        if not self._is_lost:
+            self._is_lost = True
+            self._say(line)
 
     # -- working ---------------------------------------------------------------------------------------------------
 
