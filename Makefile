@@ -12,7 +12,7 @@ help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 
 # Set-up, redone when what it depends on changed. The compiled modules are built when there is a C compiler.
-COMPILED := src/lamina/log/_crc32c.h $(wildcard src/lamina/*/*.pyx src/lamina/*/*.pxd src/lamina/*/*/*.pyx src/lamina/*/*/*.pxd) \
+COMPILED := src/lamina/log/_crc32c.h src/lamina/log/reserve.py $(wildcard src/lamina/*/*.pyx src/lamina/*/*.pxd src/lamina/*/*/*.pyx src/lamina/*/*/*.pxd) \
   $(addprefix src/lamina/engines/,loops.py journal.py logged.py) $(addprefix src/lamina/engines/jobs/,codec.py job.py core.py checkpoint.py engine.py) \
   $(addprefix src/lamina/engines/queues/,message.py codec.py state.py memory.py engine.py deliveries.py) \
   $(addprefix src/lamina/engines/topics/,ids.py ranges.py state.py tail.py contents.py topic.py topics.py) \

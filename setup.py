@@ -35,6 +35,7 @@ by_hand = [
     for name in BY_HAND
 ]
 AS_WRITTEN = {
+    "lamina.log": ("reserve",),
     "lamina.engines": ("loops", "journal", "logged"),
     "lamina.engines.jobs": ("codec", "job", "core", "checkpoint", "engine"),
     "lamina.engines.queues": ("message", "codec", "state", "memory", "engine", "deliveries"),

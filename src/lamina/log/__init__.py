@@ -20,3 +20,6 @@ from lamina.log.sync import Level as Level
 from lamina.log.sync import Sync as Sync
 from lamina.log.sync import interval as interval
 from lamina.log.writer import Log as Log
+from lamina.twins import stand_in
+
+IS_COMPILED = stand_in(__name__, "reserve")

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from lamina.clock import Clock, SystemClock
@@ -288,7 +287,10 @@ class Topic(logged.Logged):
                 text = "must be greater than 0-0" if not id else "is equal or smaller than the target stream top item"
                 raise BadTopic(f"The ID specified in XADD {text}")
             if self.reserve is not None:
-                logged.check_room(self.reserve, sum(map(len, fields)))
+                size = 0
+                for field in fields:
+                    size += len(field)
+                logged.check_room(self.reserve, size)
             position = self._add(id, fields)
             self._has_grown()
             return id, position
@@ -305,7 +307,11 @@ class Topic(logged.Logged):
             self._freshen(now_ns)
             try:
                 if self.reserve is not None:
-                    logged.check_room(self.reserve, sum(map(len, chain.from_iterable(many))))
+                    size = 0
+                    for fields in many:
+                        for field in fields:
+                            size += len(field)
+                    logged.check_room(self.reserve, size)
                 for fields in many:
                     id = self.next_id(now_ns)
                     positions.append(self._add(id, fields))

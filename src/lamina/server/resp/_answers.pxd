@@ -6,7 +6,8 @@ cdef class Answers:
     cdef object __weakref__
     cdef object _loop, _lane, _late
     cdef public object _held
-    cdef dict _speaking, _rebuilds
+    cdef dict _speaking
+    cdef object _rebuilds
     cdef public dict _in_late
     cdef bint _is_scheduled, _has_synced
     cdef double _sync_s, _syncing_s, _heard_at, _begun

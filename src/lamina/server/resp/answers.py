@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from lamina.engines.logged import Logged
 from lamina.errors import LaminaError
@@ -77,7 +78,8 @@ class Answers:
         self._has_synced = False  # this thread, in this flush
         self._crowd = 0  # clients that were answered behind the last such sync
         self._heard_at = self._begun = 0.0  # the last who has something to say, and the first
-        self._rebuilds: dict[Logged, int] = {}  # of each engine, when its answers were last known to be true
+        # Of each engine, when its answers were last known to be true. One that nobody else has may go.
+        self._rebuilds: WeakKeyDictionary[Logged, int] = WeakKeyDictionary()
         self._doubts = 0  # how often a rebuild was noticed
         self._doubts_before = 0  # as of the last flush: what is said now was made since
 
@@ -181,7 +183,7 @@ class Answers:
         get through before the earlier one is looked at.
         """
         for engine in engines:
-            if engine.rebuilds != self._rebuilds.get(engine, 0):
+            if engine.rebuilds and engine.rebuilds != self._rebuilds.get(engine, 0):
                 self._rebuilds[engine] = engine.rebuilds
                 self._doubts += 1
 
