@@ -29,9 +29,10 @@ _REFUSED = (JobError, InputError, QueueError, ValueError)
 Seen = dict[str, Any]
 
 
-def open_data(path: Path, clock: ManualClock) -> lamina.Data:
+def open_data(path: Path, clock: ManualClock, history_s: float = 3600) -> lamina.Data:
     return lamina.open(
         path,
+        history_s=history_s,
         clock=clock,
         jobs=OPTIONS,
         topics=OPTIONS,
@@ -44,20 +45,20 @@ def open_data(path: Path, clock: ManualClock) -> lamina.Data:
 class History:
     """Use ``step`` and ``seen``; ``close`` at the end."""
 
-    def __init__(self, path: Path, seed: int = 1) -> None:
-        self.path, self.draw, self.clock = path, random.Random(seed), ManualClock(START)
+    def __init__(self, path: Path, seed: int = 1, *, history_s: float = 3600) -> None:
+        self.path, self.draw, self.clock, self.history_s = path, random.Random(seed), ManualClock(START), history_s
         self.queues: list[tuple[str, str]] = []
         self.jobs = 0
         self.takes_away = True
         """Entries of topics are deleted and trimmed."""
-        self.data = open_data(path, self.clock)
+        self.data = open_data(path, self.clock, history_s)
 
     def close(self) -> None:
         self.data.close()
 
     def reopen(self) -> None:
         self.close()
-        self.data = open_data(self.path, self.clock)
+        self.data = open_data(self.path, self.clock, self.history_s)
 
     def steps(self, count: int, *, upkeep: bool = False) -> None:
         for _ in range(count):

@@ -35,10 +35,8 @@ MUTANTS = [
     Mutant(
         "acknowledge before sync",
         "tail.py",
-        "                segment.sync()\n            except OSError as error:\n"
-        '                raise self._failed("sync the file", error) from error\n            self.stats.syncs += 1',
-        "                pass\n            except OSError as error:\n                raise\n"
-        "            self.stats.syncs += 1",
+        "                segment.sync()\n                if self._is_nameless",
+        "                if self._is_nameless",
         CUTS,
     ),
     Mutant(
@@ -95,7 +93,7 @@ MUTANTS = [
     Mutant(
         "served before synced",
         "recovery.py",
-        "        _sync_what_is_kept(files, folder, segments, set(names))\n",
+        "        _sync_what_is_kept(files, folder, segments, set(names), is_safe=is_safe)\n",
         "",
         CUTS_OF["interval"],
     ),
@@ -210,8 +208,8 @@ MUTANTS = [
     Mutant(
         "a lost end of a file goes unnoticed",
         "reader.py",
-        "    if attested is not None and attested > last_data and follows(name, following.name):",
-        "    if False:",
+        "        if attested is not None and follows(name, following.name):",
+        "        if False:",
         BYTES,
     ),
     Mutant(

@@ -179,7 +179,7 @@ def damaged_server(folder: Path) -> Iterator[Met]:
             for path in (data / "topics/orders").glob("*.dat"):
                 spoil(path)
             max((data / "topics/logs.web").glob("*.dat")).write_bytes(b"PK" + bytes(100))
-        flock(held.enter_context(open(data / "topics/big/lamina.lock")), LOCK_EX | LOCK_NB)
+        flock(held.enter_context(open(data / "topics/big/lamina.lock", "a")), LOCK_EX | LOCK_NB)
         for handle in met.filled.handles:
             met.do("queues.suspend", handle=handle)
         for path in parts_of(met):

@@ -133,7 +133,7 @@ def _log_closed(met: Met) -> Answered:
 def _log_locked(met: Met) -> Answered:
     """Another process has the topic."""
     met.lab.restart()
-    with open(met.lab.folder / "topics/orders/lamina.lock") as lock:
+    with open(met.lab.folder / "topics/orders/lamina.lock", "a") as lock:
         flock(lock, LOCK_EX)
         return met.do("topics.publish")
 

@@ -64,9 +64,9 @@ def test_a_data_folder_is_not_begun_in_the_folder_of_another_program(name: str, 
 
 
 def test_a_data_folder_that_has_its_mark_is_ours_whatever_else_lies_there() -> None:
-    files = MemoryFiles({"data/smp-server-store.log": SMP_LOG})
+    files = MemoryFiles({"data/smp-server-store.log": SMP_LOG, f"data/{mark.NAME}": b'{"format": 1}\n'})
     mark.make(files, "data")
-    assert mark.check(files, "data")
+    assert mark.check(files, "data") == mark.FORMAT
 
 
 def test_a_store_is_not_opened_in_a_folder_of_limestone_and_the_way_is_named() -> None:

@@ -30,7 +30,7 @@ _LONGEST_S = 60.0
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[HttpLab]:
-    with HttpLab(tmp_path) as lab:
+    with HttpLab(tmp_path, **{"server.history_s": "0"}) as lab:
         assert lab.inside.topics_upkeep is not None
         lab.inside.topics_upkeep.retentions = Retentions.parse(["limited*=length:10"])
         yield lab
@@ -341,14 +341,15 @@ def test_queues_are_dumped(tmp_path: Path, history_s: int) -> None:
         assert lab.post_json("/logs/rotate", {"name": "queues"})[0] == 400
 
 
-def test_what_the_store_keeps_for_the_recent_past_is_told(lab: HttpLab) -> None:
-    for value in ("old", "new"):
-        lab.redis("S.WRITE", "1", "PUT", "k", value)
-        assert done(lab, "compact", "store")["told"].startswith("merged ")
-    found = one(lab, "store")
-    (held,) = [each for each in found["holders"] if each["kind"] == "history"]
-    assert held["files"] >= 2 and held["bytes"] > 0 and "history_s" in held["advice"]
-    assert lab.redis("S.GET", "1", "k", "ASOF", "1") in (b"old", None)
+def test_what_the_store_keeps_for_the_recent_past_is_told(tmp_path: Path) -> None:
+    with HttpLab(tmp_path) as lab:
+        for value in ("old", "new"):
+            lab.redis("S.WRITE", "1", "PUT", "k", value)
+            assert done(lab, "compact", "store")["told"].startswith("merged ")
+        found = one(lab, "store")
+        (held,) = [each for each in found["holders"] if each["kind"] == "history"]
+        assert held["files"] >= 2 and held["bytes"] > 0 and "history_s" in held["advice"]
+        assert lab.redis("S.GET", "1", "k", "ASOF", "1") in (b"old", None)
 
 
 def test_a_store_is_rotated_compacted_and_cleaned(tmp_path: Path) -> None:

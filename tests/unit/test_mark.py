@@ -51,12 +51,13 @@ def test_one_of_a_later_version_is_refused_whatever_else_it_says() -> None:
     assert mark.check(marked('{"format": 2, "more": {}}'), "data") == 2
 
 
-def test_a_folder_of_the_former_layout_is_one_of_this_when_its_jobs_are_opened(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["jobs", "topics"])
+def test_a_folder_of_the_former_layout_is_one_of_this_when_what_changed_is_opened(part: str, tmp_path: Path) -> None:
     (tmp_path / mark.NAME).write_text('{"format": 1}')
     with lamina.open(tmp_path) as data:
-        data.topic("t").publish(b"m")
+        data.store.put(1, b"key", b"value")
         assert json.loads((tmp_path / mark.NAME).read_text()) == {"format": 1}, "nothing needs it yet"
-        data.jobs.add("q", b"p", unique="key")
+        getattr(data, part)
     assert json.loads((tmp_path / mark.NAME).read_text()) == {"format": 2}
 
 

@@ -71,8 +71,8 @@ def leftovers(path: Path) -> list[str]:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> Any:
-    made = History(tmp_path / "data", 3)
+def history(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    made = History(tmp_path / "data", 3, history_s=getattr(request, "param", 3600))
     yield made
     made.close()
 
@@ -200,6 +200,7 @@ def test_entries_that_retention_took_since_are_told_and_before_the_oldest_file_i
     assert START + 10**10 < int(str(told.value.facts["oldest_time_ns"])) <= at
 
 
+@pytest.mark.parametrize("history", [0], indirect=True)
 def test_entries_that_a_topic_is_without_since_are_told_and_nothing_else_of_it_is_wrong(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -255,6 +255,19 @@ class TestFilesChangeUnderAReader:
         self.drop(lab, 0, {0, 1})
         assert seen + numbers(cursor) == list(range(40))
 
+    def test_a_rewritten_file_in_which_another_record_stands_at_the_same_byte_is_read_from_the_right_one(
+        self, reader_of
+    ) -> None:
+        lab = Lab()
+        lab.append(*[b"%d" % number for number in range(9)])
+        lab.log.rotate()
+        cursor = reader_of(lab).read()
+        stream = iter(cursor)
+        seen = [int(next(stream).payload) for _ in range(2)]
+        stream.close()
+        self.drop(lab, 0, {0})
+        assert seen + numbers(cursor) == list(range(9))
+
     def test_a_read_in_progress_keeps_the_old_content_of_a_removed_file(self) -> None:
         lab, _ = filled()
         stream = iter(outside(lab).read())

@@ -346,7 +346,7 @@ def clean(yes: bool, server: str | None, data: str | None, as_json: bool) -> Non
         raise BadOption(
             "a running server cleans by itself", hint="give --data DIR to clean a folder that no server has open"
         )
-    with jobs_at(None, data) as place:
+    with jobs_at(None, data, history_s=0) as place:
         from lamina.engines.jobs.api import Jobs
 
         assert isinstance(place, Jobs)

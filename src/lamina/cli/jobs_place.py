@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from lamina.cli.reaching import WORKQ, endpoint_of, one_of, server_or_folder
 from lamina.errors import BadJob, BadOption, JobNotFound, LogLocked, WireError, from_os
+from lamina.log.history import DEFAULT_S
 from lamina.units import parse_time
 
 if TYPE_CHECKING:
@@ -36,14 +37,17 @@ where: Final = server_or_folder(WORKQ)
 
 
 @contextmanager
-def jobs_at(server: str | None, data: str | None, *, makes: bool = False) -> Iterator[Place]:
-    """The jobs of the server or of the folder, which is made if it ``makes`` one.
+def jobs_at(
+    server: str | None, data: str | None, *, makes: bool = False, history_s: float = DEFAULT_S
+) -> Iterator[Place]:
+    """The jobs of the server or of the folder, which is made if it ``makes`` one; of that, cleaning leaves so much of
+    the recent past.
 
     Raises: BadOption; LogLocked if a server has the folder; what opening it does. A server is called at the first use.
     """
     one_of(server, data)
     if data is not None:
-        yield from _opened(data, makes)
+        yield from _opened(data, makes, history_s)
         return
     from lamina.client.workq import WorkqClient
 
@@ -51,11 +55,11 @@ def jobs_at(server: str | None, data: str | None, *, makes: bool = False) -> Ite
         yield client
 
 
-def _opened(data: str, makes: bool) -> Iterator[Place]:
+def _opened(data: str, makes: bool, history_s: float) -> Iterator[Place]:
     from lamina.data import open as open_data
 
     _check_folder(data, makes)
-    with open_data(data) as folder:
+    with open_data(data, history_s=history_s) as folder:
         try:
             jobs = folder.jobs
         except LogLocked as error:

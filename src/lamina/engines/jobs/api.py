@@ -295,7 +295,7 @@ class Jobs:
             return [QueueView.of(queue, engine.workers.count(name), now) for name, queue in named]
 
     def clean(self) -> dict[str, int]:
-        """Rewrite every sealed segment now. Returns what was done."""
+        """Rewrite every sealed segment now, but for those of the recent past. Returns what was done."""
         from dataclasses import asdict
 
         return asdict(self._upkeep.clean(everything=True))

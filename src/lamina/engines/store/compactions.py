@@ -31,7 +31,7 @@ from lamina.engines.store.engine import StoreEngine
 from lamina.engines.store.rotation import Rotated
 from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.view import Layer
-from lamina.errors import BadEntry, DiskFull, LaminaError, Stopped, StorageError
+from lamina.errors import BadEntry, DiskFull, LaminaError, LogClosed, Stopped, StorageError
 from lamina.log.history import History
 from lamina.log.measured import Work
 from lamina.units import show_bytes
@@ -303,7 +303,7 @@ class Compactions:
         """
         with self._one:
             if self._is_stopped:
-                raise Stopped("the store is being closed", hint="open it and ask again")
+                raise LogClosed(f"{self._engine.folder}: the store is closed", hint="open it again")
             engine = self._engine
             if keep_after_epoch is not None and keep_after_epoch > engine.last_epoch:
                 raise BadEntry(
