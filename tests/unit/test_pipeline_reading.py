@@ -32,9 +32,7 @@ def publish(data: lamina.Data, count: int, first: int = 0, topic: str = "orders"
 
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[lamina.Data]:
-    with lamina.open(
-        tmp_path, topics=SMALL, jobs=SMALL, store=lamina.StoreOptions(epoch_ms=1), history_s=0
-    ) as opened:
+    with lamina.open(tmp_path, topics=SMALL, jobs=SMALL, store=lamina.StoreOptions(epoch_ms=1), history_s=0) as opened:
         yield opened
 
 
