@@ -6,6 +6,7 @@ import pytest
 
 from lab import FOLDER, Lab
 from lamina.errors import Corruption, LaminaError, WrongFormat
+from lamina.log import manifest
 from lamina.log.formats import JOBS, PLAIN, TOPIC, Format
 from lamina.log.naming import NUMBERED, TIMED, Family
 from lamina.log.survey import survey
@@ -53,6 +54,9 @@ def read(lab: Lab, files: MemoryFiles) -> tuple[list[Pair], LaminaError | None]:
 def test_cut_at_every_byte(family: Family, format: Format, clean: bool) -> None:
     lab, records = three_files(family, format, clean=clean)
     names = [name.name for name in lab.log.reader.segments()]
+    known = manifest.load(lab.disk, FOLDER)
+    assert known is not None
+    promised = known.files[names[-1]].bytes
     for name in names:
         whole = [pair for pair in records if pair[0] < first_time_after(lab, name)]
         for size in range(len(lab.data(name))):
@@ -62,6 +66,8 @@ def test_cut_at_every_byte(family: Family, format: Format, clean: bool) -> None:
             assert found == records[: len(found)], f"{name} cut to {size} bytes: a wrong record"
             if name != names[-1]:
                 assert refusal is not None, f"{name} cut to {size} bytes: records are missing and nobody is told"
+            elif size < promised:
+                assert refusal is not None, f"{name} cut to {size} bytes: {promised} were synced and written down"
             else:
                 assert refusal is None, f"{name} cut to {size} bytes: a torn tail is normal"
                 assert len(found) >= len(records) - len(whole)

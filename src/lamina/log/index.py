@@ -144,11 +144,19 @@ def save(files: Files, folder: str, name: str, index: Index, *, sync: bool = Fal
         discard(files, folder, name)
 
 
-def discard(files: Files, folder: str, name: str) -> None:
+def discard(files: Files, folder: str, name: str) -> bool:
+    """Whether there was one."""
     try:
         files.remove(join(folder, name + INDEX_SUFFIX))
     except OSError:
-        return
+        return False
+    return True
+
+
+def promised(files: Files, folder: str, name: str) -> int:
+    """How many bytes of the file were on the disk when its index was kept, 0 if there is none that is whole."""
+    index = _read(files, folder, name)
+    return 0 if index is None else index.bytes
 
 
 def move(files: Files, folder: str, name: str, new: str) -> None:
@@ -164,6 +172,15 @@ def load(files: Files, folder: str, name: str, file: File, *, may_end_early: boo
 
     With ``may_end_early`` also one of a growing file that has grown since; ``extend`` brings it up to date.
     """
+    index = _read(files, folder, name)
+    if index is None:
+        return None
+    size = file.size()
+    ends_early = may_end_early and index.state is State.GROWING and index.bytes < size
+    return index if (index.bytes == size or ends_early) and has_points_in(index, file) else None
+
+
+def _read(files: Files, folder: str, name: str) -> Index | None:
     try:
         kept = files.open(join(folder, name + INDEX_SUFFIX))
     except OSError:
@@ -174,12 +191,7 @@ def load(files: Files, folder: str, name: str, file: File, *, may_end_early: boo
         return None
     finally:
         kept.close()
-    index = _decode(data)
-    if index is None:
-        return None
-    size = file.size()
-    ends_early = may_end_early and index.state is State.GROWING and index.bytes < size
-    return index if (index.bytes == size or ends_early) and has_points_in(index, file) else None
+    return _decode(data)
 
 
 def _decode(data: bytes) -> Index | None:

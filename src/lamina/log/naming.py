@@ -11,9 +11,9 @@ and its epoch.
 
 Beside a log file may stand companions of the kernel: ``<name>.index`` (sparse index), ``<name>.torn-<time>`` (a tail
 that was cut), ``<name>.broken-<time>`` (damage that was quarantined) and half-done replacements; beside all of them
-the ``checkpoint`` and the ``reserve`` of an engine, the folder ``_tmp`` of the pipeline, the folder ``consumers``, and
-what the store keeps of its own: catalogs, working files (``run.3``) and the folder ``ctrl``. Anything else in a folder
-is foreign: left alone, and reported.
+the ``manifest``, the ``checkpoint`` and the ``reserve`` of an engine, the folder ``_tmp`` of the pipeline, the folder
+``consumers``, and what the store keeps of its own: catalogs, working files (``run.3``) and the folder ``ctrl``.
+Anything else in a folder is foreign: left alone, and reported.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ RESERVE: Final = "reserve"
 """Room that is kept for a full disk (reserve.py)."""
 STAGING: Final = "_tmp"
 """Where jobs of the pipeline put what does not count yet (pipeline/staging.py)."""
+MANIFEST: Final = "manifest"
+"""Which files a log consists of, and what is in them (manifest.py)."""
 CONSUMERS: Final = "consumers"
 """How far those who read the log from outside have come (consumers.py)."""
-_OURS: Final = _LOCKS | {CHECKPOINT, RESERVE, STAGING, CONSUMERS}
+_OURS: Final = _LOCKS | {CHECKPOINT, RESERVE, STAGING, MANIFEST, CONSUMERS}
 _STORE: Final = re.compile(r"compaction_catalog(?:\.\d+)?|compaction_progress|run(?:\.[a-z]?\d+)+", re.ASCII)
 _STORE_CONTROL: Final = "ctrl"
 
@@ -202,7 +204,7 @@ def sort_out(names: Iterable[str]) -> Listing:
             listing.segments.append(parsed)
         elif name in _OURS or _is_of_store(name) or ((match := _COMPANION.fullmatch(name)) and _is_file(match["of"])):
             listing.companions.append(name)
-        elif name.endswith(_TEMPORARY) and ((of := name.rpartition(".")[0]) == CHECKPOINT or _is_file(of)):
+        elif name.endswith(_TEMPORARY) and ((of := name.rpartition(".")[0]) in (CHECKPOINT, MANIFEST) or _is_file(of)):
             listing.leftovers.append(name)
         else:
             listing.foreign.append(name)

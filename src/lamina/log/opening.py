@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lamina.clock import Clock
-from lamina.errors import DiskFull, from_os
-from lamina.log import lock
+from lamina.errors import Corruption, DiskFull, from_os
+from lamina.log import lock, manifest
 from lamina.log.commit import Committer, FolderSyncs
 from lamina.log.files import Files, FolderLock
 from lamina.log.formats import Format
-from lamina.log.naming import Family, FileName
+from lamina.log.naming import Family, FileName, sort_out
 from lamina.log.options import LogOptions
 from lamina.log.reader import Reader
 from lamina.log.recovery import Recovered, RecoveryReport, recover
@@ -91,16 +91,30 @@ def start(
     committer: Committer | None = None,
     threaded: bool = True,
     may_be_later: bool = False,
+    accepts_loss: bool = False,
 ) -> Log:
     """Go on in a new file ``name`` behind records that the caller has recovered and synced; nothing is read.
 
     ``last`` is the time of the newest of them (0: there is none): positions go on from there. The caller took the lock
     of the folder; ``close`` lets it go. ``may_be_later``: on a full disk the file is made by the first record.
+    ``accepts_loss``: files of the log that are missing are not asked for any more.
     Durability: when it returns, the file is there for good, unless the disk is full.
-    Raises: DiskError, DiskFull, LogFailed; then the lock is still the caller's.
+    Raises: Corruption if files are missing; DiskError, DiskFull, LogFailed; then the lock is still the caller's.
     """
     recovered = Recovered(RecoveryReport(segments=1))
     recovered.index.last = recovered.index.last_data = last
+    try:
+        names = files.list(folder)
+        checked = manifest.check(files, folder, family, names)
+        for lost in manifest.lost_files(files, folder, sort_out(names)):
+            raise lost.error()
+    except OSError as error:
+        raise from_os(error, "list the folder", folder) from error
+    except Corruption:
+        if not accepts_loss:
+            raise
+        checked = manifest.Checked(None)
+    recovered.has_manifest = manifest.go_on(files, folder, family, checked, None)
     tail = Tail(folder, files, clock, options, family, format, recovered)
     try:
         tail.begin(name)

@@ -22,6 +22,7 @@ from lamina.log.files.real import RealFiles
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index, newest_data
+from lamina.log.manifest import KEPT_FOR, Witness
 from lamina.log.naming import NUMBERED, Family, FileName, follows, sort_out
 from lamina.log.scan import HEADER_SIZE, WINDOW, Batch, FileScan, read_record
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
@@ -82,6 +83,8 @@ class Reader:
         self.max_payload = max_payload
         self._first_times: dict[str, int] = {}
         self._indexes: dict[str, tuple[tuple[int, int], Index]] = {}
+        # A writer in this process has looked itself, when it opened the log.
+        self._witness = Witness(self.files, folder) if live is None and self.stream in KEPT_FOR else None
 
     def read(self, *, since: int | None = None, after: int | None = None, until: int | None = None) -> Cursor:
         """A cursor over records in log order, all of them or a part. Bounds are times in nanoseconds.
@@ -198,6 +201,8 @@ class Reader:
         except OSError as error:
             raise from_os(error, "list the folder", self.folder) from error
         if self.live is None:
+            for lost in () if self._witness is None else self._witness.missing((self.stream,), names):
+                raise lost.error()
             return names
         # Beside a writer: a file is there once the writer has said so, not when it is being made.
         newest = self.live.readable
@@ -214,6 +219,9 @@ class Reader:
             end = file_size(file)
             if newest is not None and newest[0] == name and newest[1] is not None:
                 end = newest[1]
+            wrong = None if self._witness is None else self._witness.differs(name.name, file, deep=False)
+            if wrong is not None:
+                raise wrong.error()
             header = read_header(file)
             if is_newest and (header_is_torn(header, None) or min(len(header), end) < HEADER_SIZE):
                 file.close()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from lamina.clock import Clock
 from lamina.errors import Corruption, from_os
 from lamina.log import index as indexes
-from lamina.log import rewrite
+from lamina.log import manifest, rewrite
 from lamina.log.attest import is_attested
 from lamina.log.files import File, Files, is_full, join, read_at, write_all
 from lamina.log.formats import Format
@@ -57,12 +57,14 @@ class RecoveryReport:
     torn: list[TornTail] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def warnings(self) -> list[str]:
         return [
             *(str(tail) for tail in self.torn),
             *(f"{name}: removed a half-done replacement that a crash left behind" for name in self.leftovers),
             *(f"{name}: not a file of this log, left alone" for name in self.foreign),
+            *self.notes,
         ]
 
 
@@ -74,6 +76,7 @@ class Recovered:
     newest: FileName | None = None
     index: Index = field(default_factory=Index)
     """Of the newest file."""
+    has_manifest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,11 @@ def recover(files: Files, folder: str, family: Family, format: Format, clock: Cl
         listing = sort_out(names)
         segments = listing.of_family(family)
         report = RecoveryReport(leftovers=listing.leftovers, foreign=listing.foreign)
+        checked = manifest.check(files, folder, family, names)
+        if checked.warning:
+            report.notes.append(checked.warning)
+        for lost in manifest.lost_files(files, folder, listing):
+            raise lost.error()
         # Nothing is changed before all that has to be checked was.
         looked_at = _look_back(files, folder, segments, format, max_payload)
         for name, examined in looked_at:
@@ -116,9 +124,23 @@ def recover(files: Files, folder: str, family: Family, format: Format, clock: Cl
                 break
             # The newest file holds marks only: how far the log reached is in the ones before.
             recovered.index.last_data = _last_data(files, folder, name.name, format, max_payload)
+        recovered.has_manifest = manifest.go_on(files, folder, family, checked, _facts_of(files, folder, recovered))
         return recovered
     except OSError as error:
         raise from_os(error, "recover the log", folder) from error
+
+
+def _facts_of(files: Files, folder: str, recovered: Recovered) -> manifest.Facts | None:
+    """Of the file that the log ends with; it may grow."""
+    if recovered.newest is None:
+        return None
+    name = recovered.newest.name
+    file = open_for_reading(files, folder, name)
+    try:
+        state = State.SEALED if recovered.index.state is State.SEALED else State.GROWING
+        return manifest.Facts.of(file, name, check_header(file, name), recovered.index, state)
+    finally:
+        file.close()
 
 
 def _look_back(
@@ -164,6 +186,9 @@ def examine(
 ) -> Examined:
     """Look at a newest file without changing anything. Raises: Corruption if it is damaged; WrongFormat."""
     size = file.size()
+    promised = indexes.promised(files, folder, name)
+    if promised > size:
+        raise manifest.ends_early(name, size, promised).error()
     header = read_header(file)
     if header_is_torn(header, format):
         index, why, stop = Index(), Stop.BAD_TIME, 0

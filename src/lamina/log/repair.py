@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from lamina.clock import Clock
 from lamina.errors import BadOption, from_os
-from lamina.log import frame, kernel, recovery, rewrite
+from lamina.log import frame, kernel, manifest, recovery, rewrite
 from lamina.log.files import File, Files, join
 from lamina.log.formats import Format
 from lamina.log.index import Index, newest_data
@@ -50,7 +50,9 @@ def plan(found: Survey) -> list[str]:
     ]
     for damage in found.damage:
         place = f"{damage.file}, byte {damage.offset}"
-        if damage.is_repairable:
+        if damage.is_missing:
+            steps.append(f"{damage.file}: it is missing; go on without it")
+        elif damage.is_repairable:
             steps.append(f"{place}: quarantine {damage.end - damage.offset} bytes ({damage.reason}), leave a gap mark")
         else:
             steps.append(f"{place}: leave alone ({damage.reason})")
@@ -68,6 +70,11 @@ def repair_held(files: Files, folder: str, clock: Clock, max_payload: int = fram
     try:
         for stream in streams.values():
             repair.log(stream)
+        if found.damage and not repair.report.left:
+            names = [segment.name for segment in found.segments if segment.name.family in manifest.KEPT_FOR]
+            manifest.give_up(files, folder)
+            if len(names) > 1:
+                manifest.rebuild(files, folder, names)
         rewrite.remove_leftovers(files, folder, leftovers)
     except OSError as error:
         raise from_os(error, "repair the log", folder) from error
@@ -89,7 +96,9 @@ class _Repair:
         for segment, following in zip(segments, [*segments[1:], None], strict=True):
             # The times of gap marks must not go back: as-of reads choose the file by them.
             last_ns = max(last_ns, segment.attested_ns or 0)
-            if segment.damage:
+            if any(damage.is_missing for damage in segment.damage):
+                self.report.done.append(f"{segment.name.name}: it is missing, and is not asked for any more")
+            elif segment.damage:
                 self._take_out(segment, segment.format or format, last_ns, _attested_by(following, segment))
             elif segment.torn is not None:
                 self._cut(segment)

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lamina.errors import Corruption, from_os
-from lamina.log import index, kernel
+from lamina.log import index, kernel, manifest
 from lamina.log.files import File, Files, file_size, join, write_all
 from lamina.log.formats import Format
 from lamina.log.frame import MAX_PAYLOAD, REASONS, Stop
-from lamina.log.naming import Family, FileName, sort_out
+from lamina.log.naming import Family, FileName, parse, sort_out
 from lamina.log.scan import Batch, FileScan
 from lamina.log.segment import check_header, open_for_reading
 
@@ -86,22 +86,27 @@ def put_in_place(files: Files, folder: str, name: str, temporary: str) -> None:
         one is, whole).
     """
     path = join(folder, name)
+    becomes = manifest.announce(files, folder, name, temporary)
     try:
-        index.discard(files, folder, name)
+        if index.discard(files, folder, name):
+            files.sync_folder(folder)  # beside the new file it would say that the end of that is missing
         files.rename(temporary, path)
         files.sync_folder(folder)
     except OSError as error:
         raise from_os(error, "replace the file", path) from error
+    if becomes is not None:
+        manifest.note(files, folder, are=[becomes], sync=False)
 
 
 def remove(files: Files, folder: str, names: Sequence[str]) -> None:
     """Remove sealed files, oldest first, so that a crash in between leaves no hole."""
+    manifest.note(files, folder, gone=[name for name in names if parse(name) is not None])
     for name in names:
+        index.discard(files, folder, name)
         try:
             _remove_if_there(files, join(folder, name))
         except OSError as error:
             raise from_os(error, "remove the file", join(folder, name)) from error
-        index.discard(files, folder, name)
     try:
         files.sync_folder(folder)
     except OSError as error:

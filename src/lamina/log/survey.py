@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 
 from lamina.errors import Corruption, DiskError, WrongFormat, from_os
 from lamina.log import frame, lock
+from lamina.log import index as indexes
 from lamina.log.attest import is_attested, next_record
 from lamina.log.files import File, Files, file_size, join, read_at
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
-from lamina.log.naming import FAMILIES, FileName, Listing, follows, sort_out
+from lamina.log.manifest import Witness, ends_early, lost_files
+from lamina.log.naming import FAMILIES, FileName, Listing, follows, parse, sort_out
 from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 
@@ -42,6 +44,7 @@ class Damage:
     end: int
     reason: str
     is_repairable: bool = True
+    is_missing: bool = False
 
 
 @dataclass(slots=True)
@@ -111,6 +114,11 @@ def survey(
     total = sum(_size(files, folder, name) for name in listing.segments)
     for stream in listing.streams().values():
         _Look(files, result, max_payload, lambda done: progress(done, total)).through(stream)
+    for lost in lost_files(files, folder, listing):
+        name = parse(lost.file)
+        assert name is not None
+        damage = Damage(lost.file, lost.offset, 0, lost.reason, is_missing=True)
+        result.segments.append(SegmentSurvey(name, damage=[damage]))
     return result
 
 
@@ -131,6 +139,7 @@ class _Look:
     def __init__(self, files: Files, result: Survey, max_payload: int, progress: Callable[[int], None]) -> None:
         self._files, self._result, self._max_payload, self._progress = files, result, max_payload, progress
         self._before: SegmentSurvey | None = None
+        self._witness = Witness(files, result.folder)
 
     def through(self, stream: list[FileName]) -> None:
         # A crash may tear the newest file that has a record; those behind it were only just made.
@@ -155,12 +164,27 @@ class _Look:
             if _check_header(file, segment, may_be_torn):
                 self._scan(file, segment, following, may_be_torn=may_be_torn)
                 self._check_end_of_file_before(segment)
+            self._check_promise(file, segment)
         finally:
             file.close()
         if self._result.holder is not None:
             segment.torn = None  # the writer is at it
         self._result.segments.append(segment)
         self._before = segment
+
+    def _check_promise(self, file: File, segment: SegmentSurvey) -> None:
+        """What the manifest, or the index of a file that grows, says must be in it."""
+        name = segment.name.name
+        wrong = self._witness.differs(name, file)
+        if wrong is None and not segment.name.is_closed:
+            promised = indexes.promised(self._files, self._result.folder, name)
+            if promised > segment.bytes and file_size(file) == segment.bytes:
+                wrong = ends_early(name, segment.bytes, promised)
+        if wrong is None or segment.damage:
+            return
+        at = segment.bytes if segment.torn is None else segment.torn.offset
+        segment.torn = None
+        segment.damage.append(Damage(name, min(at, wrong.offset), segment.bytes, wrong.reason))
 
     def _scan(self, file: File, segment: SegmentSurvey, following: FileName | None, *, may_be_torn: bool) -> None:
         name, format = segment.name.name, segment.format

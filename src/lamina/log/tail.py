@@ -12,15 +12,15 @@ from time import perf_counter
 from typing import Final, NamedTuple
 
 from lamina.clock import Clock
-from lamina.errors import LogFailed, from_os
+from lamina.errors import LogFailed, StorageError, from_os
 from lamina.log import index as indexes
-from lamina.log import kernel
+from lamina.log import kernel, manifest
 from lamina.log.commit import FolderSyncs
 from lamina.log.files import Files, join
 from lamina.log.formats import Format
 from lamina.log.index import State
 from lamina.log.measured import Measured
-from lamina.log.naming import Family, FileName, parse
+from lamina.log.naming import Family, FileName, parse, sort_out
 from lamina.log.options import LogOptions
 from lamina.log.recovery import Recovered
 from lamina.log.segment import ActiveSegment, AppendFailed
@@ -97,6 +97,9 @@ class Tail:
         self._attested = self._index_kept = 0
         self._was_begun = False  # the active file was made before there was a record for it, and stays without one
         self._newest = self._sealed = recovered.newest
+        self._has_manifest, self._manifest_limit = recovered.has_manifest, 0
+        self._is_listed = False
+        """The manifest says of the active file that it must be there."""
         self._next: FileName | None = None
         """What the next file is called, where that does not follow from the newest."""
         self._names = names
@@ -344,9 +347,53 @@ class Tail:
     def _close_sealed(self, segment: ActiveSegment) -> None:
         self.stats.rotations += 1
         self._sealed = segment.name
-        segment.file.close()
         segment.index.state = State.SEALED
-        indexes.save(self._files, self._folder, segment.name.name, segment.index)
+        with Teardown(segment.file.path) as teardown:
+            teardown.later(segment.file.close)
+            indexes.save(self._files, self._folder, segment.name.name, segment.index)
+            if self._family.name in manifest.KEPT_FOR:
+                self._list_sealed(segment)
+
+    def _list_sealed(self, segment: ActiveSegment) -> None:
+        """Have the manifest say what is in a file that was finished; the second file of a log begins it."""
+        files, folder = self._files, self._folder
+        self._is_listed = False
+        size = self._list(segment, sync=True) if self._has_manifest else 0
+        active = None if self._active is None else self._active.name
+        try:
+            if not size:
+                names = sort_out(files.list(folder)).segments
+                size = manifest.rebuild(files, folder, [name for name in names if name != active])
+            size, self._manifest_limit = manifest.shorten(files, folder, size, self._manifest_limit)
+        except OSError as error:
+            raise self._failed("list the folder", error) from error
+        except StorageError as error:
+            raise self._failed("keep the manifest", error) from error
+        self._has_manifest = size > 0
+
+    def _list_closed(self, segment: ActiveSegment | None) -> None:
+        """Have the manifest say that nobody writes any more: then it knows if somebody did who does not know of it."""
+        if not self._has_manifest:
+            return
+        if segment is not None and not segment.is_empty:
+            self._list(segment, sync=False)
+        elif self._sealed is not None:
+            try:
+                facts = manifest.facts_of(self._files, self._folder, self._sealed.name)
+                if facts is not None:
+                    manifest.note(self._files, self._folder, are=[facts._replace(state=State.CLEAN)], sync=False)
+            except FileNotFoundError:
+                return  # cleaned away
+
+    def _list(self, segment: ActiveSegment, *, sync: bool) -> int:
+        """Have the manifest say what there is of a file. Returns its size. Raises: LogFailed."""
+        try:
+            facts = manifest.Facts.of(segment.file, segment.name.name, self._format, segment.index)
+            size = manifest.note(self._files, self._folder, are=[facts], sync=sync)
+        except StorageError as error:
+            raise self._failed("keep the manifest", error) from error
+        self._has_manifest = size > 0
+        return size
 
     def age_s(self) -> float | None:
         """Seconds since the first record of the active segment."""
@@ -379,6 +426,9 @@ class Tail:
             self.stats.syncs += 1
             self.stats.measured.synced(self.stats, perf_counter() - began, self._clock.monotonic())
             self._keep_index(segment)
+            if self._has_manifest and not self._is_listed:
+                self._is_listed = True
+                self._list(segment, sync=False)
         self.sync_by = None
         self.synced = self.written
 
@@ -411,11 +461,14 @@ class Tail:
         """
         segment = self._active
         if segment is None or segment.is_empty or segment.index.state is State.CLEAN:
+            self._list_closed(segment)
             return
         self.sync()
         if not with_mark:
             segment.index.state = State.CLEAN
             indexes.save(self._files, self._folder, segment.name.name, segment.index)
+            if self._has_manifest:
+                self._list(segment, sync=False)
             return
         stamp = max(self._clock.now_ns(), last_stamp + 1)
         mark = kernel.encode_many(stamp, (self._format.watermark(self.synced),))
@@ -430,6 +483,8 @@ class Tail:
             raise self._failed("sync the file", error) from error
         segment.index.state = State.CLEAN
         indexes.save(self._files, self._folder, segment.name.name, segment.index, sync=True)
+        if self._has_manifest:
+            self._list(segment, sync=True)
 
     def abandon(self) -> None:
         """Let the file go as it is."""
@@ -439,10 +494,10 @@ class Tail:
             if segment is not None:
                 teardown.step(segment.file.close)
 
-    def _failed(self, action: str, cause: OSError) -> LogFailed:
+    def _failed(self, action: str, cause: OSError | StorageError) -> LogFailed:
         place = self._active.file.path if self._active else self._folder
         return LogFailed(
-            f"{place}: cannot {action}: {cause.strerror or cause}",
+            f"{place}: cannot {action}: {getattr(cause, 'strerror', None) or cause}",
             hint="the log refuses writes; check the disk, then close and reopen it",
             path=place,
             action=action,

@@ -69,7 +69,9 @@ def open_engine(
         for warning in restored.warnings:
             logger.warning("%s", warning)
         log_options = _log_options(log or LogOptions())
-        started = _start_log(disk, folder, time, restored, log_options, held, committer, threaded=threaded)
+        started = _start_log(
+            disk, folder, time, restored, log_options, held, committer, threaded=threaded, accepts_loss=force
+        )
         teardown.later(started.close)
         engine = QueueEngine(folder, started, time, disk, options, restored, random)
         engine.rebuild_state = lambda: _again(disk, folder, force=restored.was_forced)
@@ -97,6 +99,7 @@ def _start_log(
     committer: Committer | None,
     *,
     threaded: bool,
+    accepts_loss: bool,
 ) -> Log:
     return Log.start(
         folder,
@@ -111,6 +114,7 @@ def _start_log(
         committer=committer,
         threaded=threaded,
         may_be_later=True,
+        accepts_loss=accepts_loss,
     )
 
 
