@@ -4,7 +4,8 @@
 
     1   as all were before there was a mark: a folder without one has it
     2   what workq does not know is in its command log under ids that workq takes (docs/formats/jobs.md), and files of
-        topics are written anew without what was deleted (docs/formats/topics.md)
+        topics are written anew without what was deleted (docs/formats/topics.md); logs have a manifest, which one that
+        does not know of it would leave behind (docs/formats/manifest.md)
 
 A program that does not know the layout must not touch the folder, so it is looked at before anything else is opened
 there. A folder of a former layout gets the mark of this one before anything is written into it that the former cannot
