@@ -138,6 +138,11 @@ def check_lists(state: State) -> None:
 # -- the disk, and those who go on while it is written to ---------------------------------------------------------
 
 
+def _is_replacement(path: str) -> bool:
+    """Of a segment or a checkpoint: nobody holds the lock of the log meanwhile."""
+    return path.endswith(".rw") and not path.endswith("manifest.rw")
+
+
 class Disk(PowerLoss):
     """Lets others work while a replacement is being made. ``between(may_wait)`` is called where they could."""
 
@@ -149,7 +154,7 @@ class Disk(PowerLoss):
 
     def do_link(self, path: str, content: Content) -> None:
         super().do_link(path, content)
-        if path.endswith(".rw"):
+        if _is_replacement(path):
             self._temporary.add(content.number)
             self._let_others(may_wait=True)
 
@@ -165,7 +170,7 @@ class Disk(PowerLoss):
 
     def do_rename(self, old: str, new: str) -> None:
         super().do_rename(old, new)
-        self._let_others(may_wait=old.endswith(".rw"))
+        self._let_others(may_wait=_is_replacement(old))
 
     def do_remove(self, path: str) -> None:
         super().do_remove(path)
