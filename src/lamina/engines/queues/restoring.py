@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from lamina.engines.queues import codec, ids, state, store_files
-from lamina.engines.queues.dump_check import BrokenDump, DumpCheck
+from lamina.engines.queues.dump_check import BrokenDump, DumpCheck, lacks_log
 from lamina.engines.queues.message import NO_TTL
 from lamina.engines.queues.state import State
 from lamina.engines.queues.store_files import Ignored, Plan
@@ -46,6 +46,7 @@ class StoreWarning(NamedTuple):
     file: str
     record: int | None
     text: str
+    offset: int = 0
 
     def __str__(self) -> str:
         return self.text
@@ -218,6 +219,7 @@ class _Restorer:
         read = []
         if plan.base is not None:
             read.append(self._load_dump(plan.base))
+            self._check_log_after(plan)
         for number in plan.logs:
             read.append(self._load_log(store_files.log_name(number).name))
         return read
@@ -298,6 +300,16 @@ class _Restorer:
             tell(TORN_TAIL, None, reading.bytes, "its last record is missing")
         self._note(reading)
         return reading
+
+    def _check_log_after(self, plan: Plan) -> None:
+        """It was begun before the dump was written: without it, what came after the dump is gone."""
+        lacking = lacks_log(self._files, self._folder, plan)
+        if lacking is None:
+            return
+        file = store_files.log_name(lacking.number).name
+        self._warn(MISSING_LOG, file, None, f"{file}: {lacking.reason}")
+        if not self._force:
+            raise RestoreRefused(self.found.warnings)
 
     def _is_last_resort(self, number: int) -> bool:
         return bool(store_files.plan(self._names, broken={number, *self._newer_dumps(number)}).missing)
