@@ -93,7 +93,7 @@ class FileName:
             return Ending.WHOLE
         if self.is_closed:
             return Ending.CLOSED
-        return Ending.EACH if self.family == "stored" else Ending.GROWS
+        return Ending.EACH if self.family in ("stored", "journal") else Ending.GROWS
 
     @property
     def is_dump(self) -> bool:

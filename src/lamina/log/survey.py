@@ -42,6 +42,10 @@ class Damage:
     end: int
     reason: str
     is_repairable: bool = True
+    is_needed: bool = True
+    """False: a start does without it."""
+    do: str = ""
+    """What to do about it, if that follows from what else is there."""
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ class StoreReading:
         """Bytes of it that were read."""
         self.records = 0
         """How many came before the batch at hand."""
-        self._files, self._folder, self._tell = files, folder, tell
+        self._files, self._folder, self.tell = files, folder, tell
 
     def __iter__(self) -> Iterator[list[bytes]]:
         """Raises: WrongFormat; DiskError; whatever ``tell`` does."""
@@ -83,9 +83,9 @@ class StoreReading:
         has_records = isinstance(read_record(file, HEADER_SIZE, self.bytes), Head)
         has_records = has_records or (is_torn and is_attested(file, 0, self.bytes, self.last, QUEUE_STORE))
         if has_records or not is_torn:  # a header is synced before a record follows it
-            self._tell(BAD_RECORD, 1, 0, "the header is damaged")
+            self.tell(BAD_RECORD, 1, 0, "the header is damaged")
         elif header:
-            self._tell(TORN_TAIL, None, 0, "the header is cut short")
+            self.tell(TORN_TAIL, None, 0, "the header is cut short")
         return has_records
 
     def _batches(self, file: File) -> Iterator[list[bytes]]:
@@ -102,10 +102,10 @@ class StoreReading:
             reason = REASONS[scan.why or Stop.TRUNCATED]
             is_torn, found = torn_or_not(file, scan.stop, end, self.last, QUEUE_STORE)
             if is_torn:
-                self._tell(TORN_TAIL, None, scan.stop, reason)
+                self.tell(TORN_TAIL, None, scan.stop, reason)
                 return
             self.records += 1
-            self._tell(BAD_RECORD, self.records, scan.stop, reason)
+            self.tell(BAD_RECORD, self.records, scan.stop, reason)
             start = end if found is None else found
 
     def _payloads(self, batch: Batch) -> list[bytes]:
@@ -116,7 +116,7 @@ class StoreReading:
                 self._check_head(payloads[0])
             for payload in payloads:
                 if QUEUE_STORE.read_gap(payload) is not None:
-                    self._tell(GAP, None, batch.base, "records were lost here, and set aside by a repair")
+                    self.tell(GAP, None, batch.base, "records were lost here, and set aside by a repair")
             payloads = [payload for payload in payloads if not QUEUE_STORE.is_mark(payload)]
         self.last = max(self.last, newest_data(batch, QUEUE_STORE))
         return payloads
@@ -125,7 +125,7 @@ class StoreReading:
         """The first record says how far the log had come: nothing of that may be missing."""
         reached = QUEUE_STORE.read_watermark(payload)
         if reached is not None and reached > self.last:
-            self._tell(LOST_RECORDS, None, HEADER_SIZE, "records that were safe are missing from the files before it")
+            self.tell(LOST_RECORDS, None, HEADER_SIZE, "records that were safe are missing from the files before it")
 
 
 def reached_before(files: Files, folder: str, name: str) -> int:
