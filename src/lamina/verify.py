@@ -82,6 +82,10 @@ class Verdict:
     records: int = 0
     """Whole ones; marks of the kernel are left out where that is known."""
     bytes: int = 0
+    newest: tuple[str, int] | None = None
+    """Of one log: the file with the newest record, and its time."""
+    survey: survey.Survey | None = None
+    """Of one log that is neither the queues nor the store: its files, one by one."""
 
     @property
     def is_sound(self) -> bool:
@@ -170,6 +174,9 @@ def _plain(files: Files, folder: str, part: str, progress: Progress) -> Verdict:
     verdict = Verdict(folder, [], 1, len(found.segments), found.records - marks, found.bytes)
     verdict.findings += _damage(part, found.damage, f'bring it back from a backup, or see "lamina log repair {folder}"')
     verdict.findings += _torn(part, found.torn)
+    verdict.survey = found
+    last = max(found.segments, key=lambda segment: segment.last_ns, default=None)
+    verdict.newest = None if last is None else (last.name.name, last.last_ns)
     return verdict
 
 
@@ -178,7 +185,8 @@ def _queues(files: Files, folder: str, part: str, progress: Progress) -> Verdict
     verdict = Verdict(folder, [], 1, found.files, found.records, found.bytes)
     verdict.findings += _damage(part, found.damage, f'bring it back from a backup, or see "lamina log repair {folder}"')
     verdict.findings += _torn(part, found.torn)
-    verdict.findings += [Finding(NOTE, part, "", 0, 0, note) for note in found.notes]
+    verdict.findings += [Finding(NOTE, part, note.file, note.offset, note.offset, note.reason) for note in found.notes]
+    verdict.newest = found.newest
     return verdict
 
 

@@ -7,7 +7,7 @@ server files come and go meanwhile, so what is odd is looked at once more before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,7 +18,7 @@ from lamina.engines.queues.journal.home import no_path
 from lamina.engines.queues.opening import JOURNALS
 from lamina.engines.queues.peeking import peek
 from lamina.engines.queues.store_reading import BAD_RECORD, GAP, TORN_TAIL, StoreReading, reached_before
-from lamina.errors import Corruption, DiskError, StorageError, WrongFormat, from_os
+from lamina.errors import BadOption, Corruption, DiskError, StorageError, WrongFormat, from_os
 from lamina.log.files import Files, file_size, join
 from lamina.log.naming import STORED
 from lamina.log.segment import open_for_reading
@@ -44,7 +44,10 @@ class QueuesLooked:
     bytes: int = 0
     damage: list[Damage] = field(default_factory=list)
     torn: list[Torn] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Damage] = field(default_factory=list)
+    """Good to know: nothing is damaged."""
+    newest: tuple[str, int] | None = None
+    """The file with the newest record, and its time."""
     holder: str | None = None
 
     @property
@@ -193,6 +196,7 @@ class _Store:
             elif number != before + 1:
                 last = self._start_of(number)
             last = self._log(number, last, is_needed=base is None or number > base)
+            self._looked.newest = store_files.log_name(number).name, last
             before = number
 
     def _start_of(self, number: int) -> int:
@@ -210,7 +214,7 @@ class _Store:
                 if not is_written:
                     self._looked.torn.append(Torn(name, offset, size - offset, reason))
             elif kind == GAP:
-                self._looked.notes.append(f"{name}, byte {offset}: {reason}")
+                self._looked.notes.append(Damage(name, offset, offset, reason))
             else:
                 self._bad(name, offset, reason, is_needed=is_needed)
 
@@ -262,7 +266,8 @@ def _look_at_migration(files: Files, folder: str, looked: QueuesLooked) -> None:
         looked.damage.append(Damage(error.file, error.offset, error.offset, error.reason, False, True, _BRING_BACK))
         return
     if mark is not None:
-        looked.notes.append(f"a migration to the store {mark.to} is under way: run it again, it goes on where it was")
+        reason = f"a migration to the store {mark.to} is under way: run it again, it goes on where it was"
+        looked.notes.append(Damage(migration_mark.NAME, 0, 0, reason))
 
 
 # -- journals ---------------------------------------------------------------------------------------------------------
@@ -277,20 +282,26 @@ def _look_at_journals(files: Files, root: str, looked: QueuesLooked) -> None:
         return
     except OSError as error:
         raise from_os(error, "list the folder", root) from error
+    layouts: Iterable[paths.Layout] | None = None
     try:
         layouts = paths.read_layout(files, root)
-    except Corruption as error:
-        file = f"{JOURNALS}/{error.file}"
-        do = f"write how the folders are made into it, such as {paths.Layout()}, or bring it back from a backup"
-        looked.damage.append(Damage(file, error.offset, error.offset, error.reason, False, True, do))
-        layouts = None
+        if layouts is None:
+            reason = "it is missing; the folders themselves say how they are made"
+            looked.notes.append(Damage(f"{JOURNALS}/{paths.LAYOUT}", 0, 0, reason))
+    except (Corruption, BadOption) as error:
+        reason = error.reason if isinstance(error, Corruption) else error.message
+        do = f"remove it: the folders themselves say how they are made ({_shown(moving.guess(files, root))})"
+        looked.damage.append(Damage(f"{JOURNALS}/{paths.LAYOUT}", 0, 0, reason, False, True, do))
     if layouts is None:
         guessed = moving.guess(files, root)
-        layouts = (guessed, guessed) if guessed is not None else None
-        looked.notes.append(f"{JOURNALS}/{paths.LAYOUT}: it is missing; the folders themselves say how they are made")
-    for layout in dict.fromkeys(layouts or ()):
+        layouts = () if guessed is None else (guessed,)
+    for layout in dict.fromkeys(layouts):
         for rid in moving.walk(files, root, layout):
             _look_at_journal(files, layout.folder(root, rid), rid, looked)
+
+
+def _shown(layout: paths.Layout | None) -> str:
+    return "none is there" if layout is None else f"parts={layout.parts} chars={layout.chars}"
 
 
 def _look_at_journal(files: Files, folder: str, rid: bytes, looked: QueuesLooked) -> None:
@@ -311,4 +322,3 @@ def _look_at_journal(files: Files, folder: str, rid: bytes, looked: QueuesLooked
         looked.damage.append(replace(damage, file=f"{shown}, {damage.file}"))
     if looked.holder is None:
         looked.torn += [replace(torn, file=f"{shown}, {torn.file}") for torn in found.torn]
-
