@@ -4,7 +4,7 @@
 it in the same words. Which end a file may have is a rule of its kind (log/naming.py, ``Ending``); what a log, the
 queues or the store need to start is asked of them:
 
-    jobs, topics, groups, logs    log/survey.py: every byte; the newest file may end torn, within what nobody vouches for
+    jobs, topics, groups, logs    log/survey.py: every byte; the newest may end torn, in what nobody vouches for
     queues                        engines/queues/verify.py: dumps complete or broken, logs without a hole, journals
     store                         engines/store/verifying.py: epochs, catalog, parts, channels
     lamina.json, users.json       log/control.py: whole, and there if they ever were
@@ -29,7 +29,7 @@ from lamina.log.files import Files, file_size, join
 from lamina.log.files.real import RealFiles
 from lamina.log.folders import name_of
 from lamina.log.frame import Stop
-from lamina.log.naming import CHECKPOINT, FAMILIES, INDEX_SUFFIX, Listing, parse, sort_out
+from lamina.log.naming import CHECKPOINT, CONSUMERS, FAMILIES, INDEX_SUFFIX, Listing, parse, sort_out
 from lamina.log.scan import HEADER_SIZE, FileScan
 from lamina.log.segment import open_for_reading
 from lamina.log.survey import Progress
@@ -229,7 +229,7 @@ def _beside(files: Files, folder: str, part: str, listing: Listing) -> Iterator[
         if one.damage is not None:
             reason = f"the position of consumer {one.name} cannot be read ({one.damage}): it holds everything"
             do = f'"lamina log consumers {folder} --remove {one.name}" if it is gone for good; else have it save again'
-            yield Finding(SPARE, part, f"{consumers.CONSUMERS}/{one.name}", 0, 0, reason, do)
+            yield Finding(SPARE, part, f"{CONSUMERS}/{one.name}", 0, 0, reason, do)
 
 
 def is_held(files: Files, folder: str) -> bool:

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from lamina.cli.doctor_finding import NOTE, OK, PROBLEM, WARNING, Finding
 from lamina import verify as verifier
+from lamina.cli.doctor_finding import NOTE, OK, PROBLEM, WARNING, Finding
 from lamina.engines.queues import verify as queues
 from lamina.errors import Corruption, LaminaError, WrongFormat
 from lamina.log import consumers, frame
 from lamina.log.files.real import RealFiles
-from lamina.log.naming import RESERVE, STAGING, Ending, FileName, Listing, sort_out
+from lamina.log.naming import CONSUMERS, RESERVE, STAGING, Ending, FileName, Listing, sort_out
 from lamina.log.recovery import examine
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 from lamina.log.survey import Progress
@@ -151,7 +151,7 @@ def _future(folder: LogFolder, file: str, last_ns: int) -> Iterator[Finding]:
 def _look_deeply(folder: LogFolder, progress: Progress) -> Iterator[Finding]:
     verdict = verifier.verify_log(_FILES, folder.path, folder.name, progress)
     for each in verdict.findings:
-        if not each.file.startswith(f"{consumers.CONSUMERS}/"):  # they are looked at by themselves
+        if not each.file.startswith(f"{CONSUMERS}/"):  # they are looked at by themselves
             yield Finding(_LEVELS[each.kind], folder.name, each.text, each.do)
     if verdict.newest is not None:
         yield from _future(folder, *verdict.newest)

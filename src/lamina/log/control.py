@@ -77,9 +77,9 @@ def read(files: Files, path: str, most: int = MOST_BYTES) -> bytes | None:
 
 
 def had_users(files: Files, folder: str) -> bool:
-    """Users were added to this folder, as its mark says, or what an earlier lamina left. Raises: WrongFormat, DiskError.
+    """Users were added to this folder, as its mark says; where there is none, the lock that is taken to add them.
 
-    Where there is no mark, the lock that is taken to change users shows it.
+    Raises: WrongFormat, DiskError.
     """
     facts = mark.facts(files, folder)
     if facts is not None:

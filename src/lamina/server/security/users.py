@@ -158,9 +158,7 @@ def changing(folder: str, files: Files | None = None) -> Iterator[dict[str, User
     if isinstance(lock, str):
         raise LogLocked(f"{path}: the users are being changed by {lock}", hint="wait for it to end, then try again")
     try:
-        users = (
-            _load(folder, files) or {}
-        )  # a file that is missing is made anew by adding users: they are the only ones
+        users = _load(folder, files) or {}  # where the file is missing, who is added now is the only one
         yield users
         save(folder, users, files)
     finally:
