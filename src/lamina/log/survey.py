@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 
 from lamina.errors import Corruption, DiskError, WrongFormat, from_os
 from lamina.log import frame, lock
+from lamina.log import index as indexes
 from lamina.log.attest import is_attested, next_record, torn_or_not
 from lamina.log.files import File, Files, file_size, join, read_at
 from lamina.log.formats import ALL, END_OF_DUMP, Format
 from lamina.log.frame import REASONS, Stop
+from lamina.log.index import State
 from lamina.log.naming import FAMILIES, Ending, FileName, Listing, follows, sort_out
 from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
@@ -159,6 +161,7 @@ class _Look:
             return
         try:
             segment = SegmentSurvey(name, bytes=file_size(file))
+            may_be_torn = may_be_torn and not self._was_all_synced(file, name)
             if self._check_header(file, segment, may_be_torn):
                 self._scan(file, segment, following, may_be_torn=may_be_torn)
                 self._check_end_of_file_before(segment)
@@ -193,6 +196,14 @@ class _Look:
         if segment.name.is_dump and not segment.damage and not segment.has_end:
             reason = "it is cut short: its last record is missing"
             segment.damage.append(Damage(name, end, end, reason, is_repairable=False))
+
+    def _was_all_synced(self, file: File, name: FileName) -> bool:
+        """It was closed in order, or sealed, as its index says, and has the size that it had then: a start believes
+        that, and so does not look for a torn tail."""
+        if name.ending is not Ending.GROWS:
+            return False
+        index = indexes.load(self._files, self._result.folder, name.name, file)
+        return index is not None and index.state is not State.GROWING
 
     def _is_torn(self, file: File, segment: SegmentSurvey, bad_at: int, end: int, format: Format) -> bool:
         """What a crash can have left, in a file that it can have torn."""
