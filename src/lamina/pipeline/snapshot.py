@@ -14,6 +14,7 @@ from typing import Final
 
 from lamina.engines.queues import store_files
 from lamina.engines.queues.dump_check import lacks_log, time_of_end
+from lamina.engines.queues.store_reading import LOST_AT_END, reached_before
 from lamina.engines.store import catalog as catalogs
 from lamina.engines.store import epoch_file, inputs
 from lamina.engines.store.epoch_file import Epochs
@@ -22,7 +23,7 @@ from lamina.log import frame
 from lamina.log import index as indexes
 from lamina.log.attest import is_attested, torn_or_not
 from lamina.log.files import File, Files, read_at
-from lamina.log.formats import Format, identify
+from lamina.log.formats import QUEUE_STORE, Format, identify
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index
 from lamina.log.naming import Ending, FileName, parse, sort_out
@@ -148,7 +149,25 @@ def _check_whole(files: Files, folder: str, plan: store_files.Plan) -> None:
         raise Corruption(store_files.log_name(number).name, 0, "the log is missing")
     lacking = lacks_log(files, folder, plan)
     if lacking is not None:
-        raise Corruption(store_files.log_name(lacking.number).name, 0, lacking.reason)
+        raise Corruption(lacking.file, 0, lacking.reason)
+    for number in plan.logs[:-1]:
+        name = store_files.log_name(number).name
+        reached = reached_before(files, folder, store_files.log_name(number + 1).name)
+        if reached and (end := _ends_before(files, folder, name, reached)) is not None:
+            raise Corruption(name, end, LOST_AT_END)
+
+
+def _ends_before(files: Files, folder: str, name: str, reached: int) -> int | None:
+    """The end of its whole records, if these do not come so far."""
+    file = open_for_reading(files, folder, name)
+    try:
+        if header_is_torn(read_at(file, 0, HEADER_SIZE), None):
+            return 0
+        index = indexes.load(files, folder, name, file) or Index()
+        indexes.extend(index, file, QUEUE_STORE)
+        return index.bytes if index.last_data < reached else None
+    finally:
+        file.close()
 
 
 def pin_file(files: Files, place: LogPlace, name: FileName, is_newest: bool, is_permissive: bool) -> PinnedFile | None:

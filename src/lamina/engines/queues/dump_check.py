@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from lamina.engines.queues import codec, store_files
 from lamina.engines.queues.store_files import Plan
+from lamina.engines.queues.store_reading import reached_before
 from lamina.errors import StorageError, from_os
 from lamina.log.files import File, Files, join
 from lamina.log.formats import QUEUE_STORE
@@ -62,42 +63,46 @@ class DumpCheck:
         return None
 
 
-class LogNeeded(NamedTuple):
-    """A log without which a dump is not all that there was."""
+class Lacking(NamedTuple):
+    """A file without which the others are not all that there was."""
 
-    number: int
-    is_missing: bool
-    """False: it is there, without the record that it was begun with."""
-
-    @property
-    def reason(self) -> str:
-        return (
-            "the log is missing, the dump before it says that it was begun"
-            if self.is_missing
-            else "it was begun with a record, as the dump before it says, and holds none"
-        )
+    file: str
+    reason: str
 
 
-def lacks_log(files: Files, folder: str, plan: Plan) -> LogNeeded | None:
-    """What is not as the dump that is loaded says of the log after it. None if it says nothing, or is broken.
-
-    Raises: DiskError.
+def lacks_log(files: Files, folder: str, plan: Plan) -> Lacking | None:
+    """What is not as the files that are loaded say of others: the dump of the log after it, or, where there is no dump,
+    the first log of what was before it. None: they say nothing. Raises: DiskError.
     """
-    if plan.base is None or not _is_followed(files, folder, plan.base):
+    if plan.base is None:
+        return _before_first(files, folder, plan)
+    if not _is_followed(files, folder, plan.base):
         return None
-    number = plan.base + 1
-    name = store_files.log_name(number).name
+    name = store_files.log_name(plan.base + 1).name
     try:
         file = open_for_reading(files, folder, name)
     except FileNotFoundError:
-        return LogNeeded(number, is_missing=True)
+        return Lacking(name, "the log is missing, the dump before it says that it was begun")
     try:
         is_begun = not isinstance(read_record(file, HEADER_SIZE, file.size()), Stop)
     except OSError as error:
         raise from_os(error, "read the file", join(folder, name)) from error
     finally:
         file.close()
-    return None if is_begun else LogNeeded(number, is_missing=False)
+    reason = "it was begun with a record, as the dump before it says, and holds none"
+    return None if is_begun else Lacking(name, reason)
+
+
+def _before_first(files: Files, folder: str, plan: Plan) -> Lacking | None:
+    if not plan.logs:
+        return None
+    first = store_files.log_name(plan.logs[0]).name
+    if not reached_before(files, folder, first):
+        return None
+    if not plan.logs[0]:
+        return Lacking(first, "it says that there were records before it, and it is the first")
+    reason = f"it is missing, and so are the logs up to its number, though {first} says that there were records"
+    return Lacking(store_files.dump_name(plan.logs[0] - 1), reason)
 
 
 def _is_followed(files: Files, folder: str, number: int) -> bool:

@@ -20,7 +20,13 @@ from lamina.engines.queues.message import NO_TTL, Message
 from lamina.engines.queues.restoring import ABOUT_MESSAGES, RestoreRefused, StoreWarning, leave_out_expired
 from lamina.engines.queues.state import State, records
 from lamina.engines.queues.store_files import Plan
-from lamina.engines.queues.store_reading import BAD_RECORD, LOST_RECORDS, StoreReading, reached_before
+from lamina.engines.queues.store_reading import (
+    BAD_RECORD,
+    LOST_AT_END,
+    LOST_RECORDS,
+    StoreReading,
+    reached_before,
+)
 from lamina.errors import StorageError, from_os
 from lamina.log import kernel, rewrite
 from lamina.log.files import Files, join
@@ -86,8 +92,8 @@ def fold(
             raise RestoreRefused([StoreWarning("missing_log", file, None, f"{file}: the log is missing")])
         lacking = None if force else lacks_log(files, folder, plan)
         if lacking is not None:
-            file = store_files.log_name(lacking.number).name
-            raise RestoreRefused([StoreWarning("missing_log", file, None, f"{file}: {lacking.reason}")])
+            text = f"{lacking.file}: {lacking.reason}"
+            raise RestoreRefused([StoreWarning("missing_log", lacking.file, None, text)])
         folding = _Folding(files, folder, plan, now, ttl, keeps_messages=keeps_messages, force=force)
         folding.is_stopped, folding.step, folding.is_followed = is_stopped, step, is_followed(names, number)
         if force and plan.base is not None:  # as restoring does: what is left of a dump that has no way round it
@@ -261,7 +267,7 @@ class _Folding:
         behind = store_files.log_name(number + 1).name
         if reached_before(self._files, self._folder, behind) > self._last:
             name = store_files.log_name(number).name
-            self._teller(name)(LOST_RECORDS, None, self._read_to, "records that were safe are missing at its end")
+            self._teller(name)(LOST_RECORDS, None, self._read_to, LOST_AT_END)
 
     def _teller(self, name: str) -> Callable[[str, int | None, int, str], None]:
         def tell(kind: str, record: int | None, offset: int, reason: str) -> None:

@@ -25,6 +25,9 @@ BAD_RECORD: Final = "bad_record"
 LOST_RECORDS: Final = "lost_records"
 GAP: Final = "gap"
 
+LOST_AT_END: Final = "records that were safe are missing at its end"
+"""As the log after it says, which was begun when this one was whole and synced."""
+
 _MARK_SIZES: Final = QUEUE_STORE.mark_sizes
 
 Tell = Callable[[str, int | None, int, str], None]

@@ -17,7 +17,14 @@ from lamina.engines.queues.journal import moving, paths
 from lamina.engines.queues.journal.home import no_path
 from lamina.engines.queues.opening import JOURNALS
 from lamina.engines.queues.peeking import peek
-from lamina.engines.queues.store_reading import BAD_RECORD, GAP, TORN_TAIL, StoreReading, reached_before
+from lamina.engines.queues.store_reading import (
+    BAD_RECORD,
+    GAP,
+    LOST_AT_END,
+    TORN_TAIL,
+    StoreReading,
+    reached_before,
+)
 from lamina.errors import BadOption, Corruption, DiskError, StorageError, WrongFormat, from_os
 from lamina.log.files import Files, file_size, join
 from lamina.log.naming import STORED
@@ -151,7 +158,7 @@ class _Store:
         read_logs(plan.base)
         lacking = lacks_log(self._files, self._folder, plan)
         if lacking is not None:
-            name = store_files.log_name(lacking.number).name
+            name = lacking.file
             self._looked.torn = [torn for torn in self._looked.torn if torn.file != name]
             if all(damage.file != name for damage in self._looked.damage):
                 self._bad(name, 0, lacking.reason, do=_BRING_BACK)
@@ -200,9 +207,9 @@ class _Store:
             before = number
 
     def _start_of(self, number: int) -> int:
-        """How far the log had come when this one was begun, where the files before it are gone."""
-        is_first_of_all = number == min(self._found.logs) and not self._found.dumps
-        return 0 if is_first_of_all else reached_before(*self._place, store_files.log_name(number).name)
+        """How far the log had come when this one was begun, where the files before it are gone: that they should not be
+        is said once, of them (lacks_log)."""
+        return reached_before(*self._place, store_files.log_name(number).name)
 
     def _log(self, number: int, last: int, *, is_needed: bool) -> int:
         name = store_files.log_name(number).name
@@ -224,7 +231,7 @@ class _Store:
                 self._bad(name, offset, f"record {record}: {reason}", is_needed=is_needed)
         if reached_before(*self._place, store_files.log_name(number + 1).name) > reading.last:
             self._looked.torn = [torn for torn in self._looked.torn if torn.file != name]
-            self._bad(name, reading.done, "records that were safe are missing at its end", is_needed=is_needed)
+            self._bad(name, reading.done, LOST_AT_END, is_needed=is_needed)
             return reached_before(*self._place, store_files.log_name(number + 1).name)  # said once is enough
         return reading.last
 
