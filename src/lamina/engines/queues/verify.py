@@ -120,6 +120,7 @@ class _Store:
         self._progress = progress
         self._broken: dict[int, list[Damage]] = {}
         self._ends: dict[int, int] = {}
+        self._strange: set[str] = set()
 
     def look(self) -> None:
         dumps = [store_files.dump_name(number) for number in self._found.dumps]
@@ -145,11 +146,12 @@ class _Store:
 
     def _judge(self, read_logs: Callable[[int | None], None]) -> None:
         plan = store_files.plan(self._names, broken=set(self._broken))
-        newest = max(self._found.dumps, default=-1)
         for number, found in self._broken.items():
-            is_needed = number == newest and bool(plan.missing)
+            is_tried = number > (-1 if plan.base is None else plan.base)
+            # Of another kind or a later version: a start does not go round that, it may be whole for somebody else.
+            is_needed = is_tried and (store_files.dump_name(number) in self._strange or bool(plan.missing))
             do = _NO_WAY_ROUND if is_needed else _PAST
-            if number > (-1 if plan.base is None else plan.base) and not is_needed:
+            if is_tried and not is_needed:
                 first = plan.load_order[0] if plan.load_order else "the logs"
                 do = _GO_ROUND.format(base=first)
             self._looked.damage += [replace(damage, is_needed=is_needed, do=do) for damage in found]
@@ -255,6 +257,7 @@ class _Store:
                 looked.records += len(payloads)
                 self._progress(looked.bytes + reading.done, sum(self._sizes.values()))
         except (Corruption, WrongFormat) as error:
+            self._strange.add(name)
             reading.tell(BAD_RECORD, None, error.offset, error.reason)
         looked.bytes += self._sizes[name]
 
