@@ -26,6 +26,7 @@ _NO_USERS: Final = (
     'bring it back from a copy, or make users anew with "lamina user add"; to let everybody in, take "users" out of '
     f"{mark.NAME} and remove {USERS_LOCK}"
 )
+_KEYS: Final = frozenset({"format", "version", "users"})
 _PARTS: Final = ("jobs", "topics", "queues", "store")
 
 
@@ -51,6 +52,13 @@ def unseal(path: str, found: dict[str, Any]) -> dict[str, Any]:
     if _CHECKSUM in found and found[_CHECKSUM] != _checksum(facts):
         raise Corruption(path, 0, "its checksum differs: it says something else than was written", hint=_BY_HAND)
     return facts
+
+
+def check_keys(path: str, facts: dict[str, Any]) -> None:
+    """A file with users says nothing else. Raises: Corruption."""
+    unknown = facts.keys() - _KEYS
+    if unknown:
+        raise Corruption(path, 0, f'nobody knows what "{min(unknown)}" is', hint=_BY_HAND)
 
 
 def _checksum(facts: dict[str, Any]) -> str:
@@ -124,7 +132,7 @@ def _users(files: Files, folder: str, *, has_users: bool) -> list[ControlFinding
         facts = json.loads(data)
         if not isinstance(facts, dict):
             raise ValueError
-        unseal(USERS, facts)
+        check_keys(USERS, unseal(USERS, facts))
     except Corruption as error:
         return [ControlFinding(USERS, error.offset, error.reason, error.hint)]
     except LaminaError as error:

@@ -191,9 +191,7 @@ def _parse(path: str, data: bytes) -> dict[str, User]:
     if not isinstance(version, int) or version > _VERSION:
         raise WrongFormat(path, f"version {version!r} is of a newer lamina", hint="use the lamina that wrote it")
     found = control.unseal(path, found)
-    unknown = found.keys() - {"format", "version", "users"}
-    if unknown:
-        raise _wrong(path, f'nobody knows what "{min(unknown)}" is')
+    control.check_keys(path, found)
     listed = found.get("users")
     if not isinstance(listed, list):
         raise _wrong(path, '"users" is no list')
