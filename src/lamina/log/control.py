@@ -27,7 +27,7 @@ _NO_USERS: Final = (
     f"{mark.NAME} and remove {USERS_LOCK}"
 )
 _KEYS: Final = frozenset({"format", "version", "users"})
-_PARTS: Final = ("jobs", "topics", "queues", "store")
+_MARKED: Final = ("jobs", "topics")  # who makes these marks the folder first
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def look(files: Files, folder: str) -> list[ControlFinding]:
     found = []
     try:
         is_marked = mark.check(files, folder) > 0
-        if not is_marked and any(part in files.list(folder) for part in _PARTS):
+        if not is_marked and any(part in files.list(folder) for part in _MARKED):
             reason = "there is no mark of the layout: an earlier lamina made the folder, or it was removed"
             found.append(ControlFinding(mark.NAME, 0, reason, "the next start of a server makes one", is_damage=False))
         has_users = had_users(files, folder)

@@ -139,7 +139,7 @@ def _live(
 
 def _make_mark(files: RealFiles, data: str) -> None:
     """Say which layout the folder has, and whether it has users, so that neither can be lost in silence."""
-    if not mark.check(files, data) and any(os.path.isdir(os.path.join(data, part)) for part in ("jobs", "queues")):
+    if not mark.check(files, data) and any(os.path.isdir(os.path.join(data, part)) for part in ("jobs", "topics")):
         logger.warning("%s: there was no %s: an earlier lamina made the folder, or it was removed", data, mark.NAME)
     mark.make(files, data)
     if os.path.exists(os.path.join(data, control.USERS)):
