@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-from lamina.engines.queues import codec, folding, store_files, store_reading
+from lamina.engines.queues import codec, folding, store_files
 from lamina.engines.queues.dumping import Dumper
 from lamina.engines.queues.restoring import RestoreRefused, restore
 from lamina.engines.queues.store_reading import StoreReading
-from lamina.log import rewrite
+from lamina.log import attest, rewrite
 from lamina.log.files import Files, join, write_all
 from lamina.log.history import History
 from lamina.log.naming import Family
@@ -285,7 +285,7 @@ MISTAKES: dict[str, tuple[object, str, object]] = {
     "its name is not synced": (folding, "rewrite", _Rewrite(_replace(syncs_file=True, syncs_folder=False))),
     "what is served was not synced": (StoreReading, "sync", lambda self: None),
     "a log is sealed without a sync": (Tail, "begin", _begin_without_a_sync(Tail.begin)),
-    "a torn tail is refused": (store_reading, "_has_unwritten_sector", lambda file, start, end: False),
+    "a torn tail is refused": (attest, "_has_unwritten_sector", lambda file, start, end: False),
     "the old dump goes before the new one is there": (Dumper, "_dump", _removing_first(Dumper._dump)),
 }
 

@@ -340,7 +340,7 @@ def test_a_dump_says_how_far_the_log_had_come() -> None:
     dumped(lab)
     assert isinstance(lab.files, MemoryFiles)
     lab.files.remove(f"{FOLDER}/smp-server-store-2.log")
-    assert restore(lab.files, FOLDER, now=NOW, ttl=TTL).last_time == newest
+    assert restore(lab.files, FOLDER, now=NOW, ttl=TTL, force=True).last_time == newest
 
 
 def test_a_store_that_was_dumped_and_restarted_often_looks_whole_to_the_kernel() -> None:

@@ -12,19 +12,21 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from lamina import verify as verifier
 from lamina.cli.doctor_finding import NOTE, OK, PROBLEM, WARNING, Finding
+from lamina.engines.queues import verify as queues
 from lamina.errors import Corruption, LaminaError, WrongFormat
-from lamina.log import consumers, frame, lock
+from lamina.log import consumers, frame
 from lamina.log.files.real import RealFiles
-from lamina.log.naming import FAMILIES, RESERVE, STAGING, FileName, Listing, parse, sort_out
+from lamina.log.naming import CONSUMERS, RESERVE, STAGING, Ending, FileName, Listing, sort_out
 from lamina.log.recovery import examine
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
-from lamina.log.survey import Progress, survey
+from lamina.log.survey import Progress
 from lamina.units import show_bytes, show_duration
 
 _FILES: Final = RealFiles()
 _GROWING: Final = ("numbered", "timed", "stored")  # logs whose newest file is looked at
-_LOCKS: Final = sorted({family.lock_name for family in FAMILIES.values()})
+_LEVELS: Final = {verifier.DAMAGE: PROBLEM, verifier.SPARE: WARNING, verifier.TORN: NOTE, verifier.NOTE: NOTE}
 _QUICKLY: Final = 500  # logs that a quick look goes to
 _HEADERS: Final = 200  # files of one log whose headers a quick look reads
 _AHEAD_NS: Final = 60 * 10**9
@@ -43,7 +45,7 @@ class LogFolder(NamedTuple):
 
 def look(data: str, *, deep: bool = False, progress: Progress = lambda done, total: None) -> Iterator[Finding]:
     """At all logs of a data folder. Changes nothing."""
-    folders = list(islice(log_folders(data, journals=deep), None if deep else _QUICKLY + 1))
+    folders = list(islice(log_folders(data), None if deep else _QUICKLY + 1))
     is_cut = not deep and len(folders) > _QUICKLY
     found: list[Finding] = []
     for folder in folders[:_QUICKLY] if is_cut else folders:
@@ -64,28 +66,14 @@ def look(data: str, *, deep: bool = False, progress: Progress = lambda done, tot
         yield Finding(NOTE, "logs", f"only {_QUICKLY} logs were looked at", "--deep looks at all of them")
 
 
-def log_folders(data: str, *, journals: bool = False) -> Iterator[LogFolder]:
+def log_folders(data: str) -> Iterator[LogFolder]:
     """Every folder with log files: those of engines, of topics and their groups, and named logs."""
-    for name in ("jobs", "queues", "store"):
-        yield from _log_folder(data, name)
-    for above in ("topics", "logs"):
-        for each in _folders_in(os.path.join(data, above)):
-            yield from _log_folder(data, f"{above}/{each}")
-            yield from _log_folder(data, f"{above}/{each}/groups")
-    if journals:
-        for path, _, names in os.walk(os.path.join(data, "queues", "messages")):
-            if any(parse(name) is not None for name in names):
-                yield LogFolder(os.path.relpath(path, data), path, sort_out(names))
-
-
-def _log_folder(data: str, name: str) -> Iterator[LogFolder]:
-    path = os.path.join(data, name)
-    try:
-        names = os.listdir(path)
-    except OSError:
-        return
-    if names:
-        yield LogFolder(name, path, sort_out(names))
+    for name in verifier.log_folders(_FILES, data):
+        path = os.path.join(data, name)
+        try:
+            yield LogFolder(name, path, sort_out(os.listdir(path)))
+        except OSError:
+            continue  # gone meanwhile
 
 
 def _folders_in(path: str) -> list[str]:
@@ -101,10 +89,15 @@ def _folders_in(path: str) -> list[str]:
 
 def _look_quickly(folder: LogFolder) -> Iterator[Finding]:
     is_written = _is_written(folder.path)
+    if folder.name == "queues":
+        for damage in queues.needs(_FILES, folder.path):
+            text = f"{damage.file}, byte {damage.offset}: {damage.reason}"
+            yield Finding(PROBLEM if damage.is_needed else WARNING, folder.name, text, damage.do or _mend(folder))
     for stream in folder.listing.streams().values():
         for name in [*stream[:-1][-_HEADERS:], *stream[-1:]]:
-            yield from _header(folder, name, may_be_torn=name is stream[-1])
-        if stream[-1].family in _GROWING and not stream[-1].name.endswith(".dump"):
+            may_be_torn = name.ending is Ending.EACH or (name.ending is Ending.GROWS and name is stream[-1])
+            yield from _header(folder, name, may_be_torn=may_be_torn)
+        if stream[-1].family in _GROWING and stream[-1].ending is not Ending.WHOLE:
             yield from _end(folder, stream, is_written=is_written)
 
 
@@ -143,7 +136,7 @@ def _end(folder: LogFolder, stream: list[FileName], *, is_written: bool) -> Iter
         file.close()
     if seen.is_torn and not is_written:
         left = file_size(os.path.join(folder.path, name.name)) - seen.index.bytes
-        yield _torn(folder, name.name, left)
+        yield _torn(folder, name.name, seen.index.bytes, left)
     yield from _future(folder, name.name, seen.index.last)
 
 
@@ -156,28 +149,16 @@ def _future(folder: LogFolder, file: str, last_ns: int) -> Iterator[Finding]:
 
 
 def _look_deeply(folder: LogFolder, progress: Progress) -> Iterator[Finding]:
-    if folder.name == "store":
-        from lamina.engines.store.verifying import verify
-
-        report = verify(_FILES, folder.path, progress)
-        for damage in report.damage:
-            level = PROBLEM if damage.is_needed else WARNING
-            yield Finding(level, folder.name, f"{damage.file}, byte {damage.offset}: {damage.reason}", _mend(folder))
-        for torn in report.torn:
-            yield _torn(folder, torn.file, torn.bytes)
-        return
-    found = survey(_FILES, folder.path, progress=progress)
-    for each in found.damage:
-        yield Finding(PROBLEM, folder.name, f"{each.file}, byte {each.offset}: {each.reason}", _mend(folder))
-    for tail in found.torn:
-        yield _torn(folder, tail.file, tail.bytes)
-    newest = max(found.segments, key=lambda segment: segment.last_ns, default=None)
-    if newest is not None:
-        yield from _future(folder, newest.name.name, newest.last_ns)
+    verdict = verifier.verify_log(_FILES, folder.path, folder.name, progress)
+    for each in verdict.findings:
+        if not each.file.startswith(f"{CONSUMERS}/"):  # they are looked at by themselves
+            yield Finding(_LEVELS[each.kind], folder.name, each.text, each.do)
+    if verdict.newest is not None:
+        yield from _future(folder, *verdict.newest)
 
 
-def _torn(folder: LogFolder, file: str, size: int) -> Finding:
-    text = f"{file}: a torn tail of {size} bytes, as a crash leaves it"
+def _torn(folder: LogFolder, file: str, offset: int, size: int) -> Finding:
+    text = f"{file}, byte {offset}: a torn tail of {size} bytes, as a crash leaves it"
     return Finding(NOTE, folder.name, text, "the next start cuts it off and keeps it aside")
 
 
@@ -188,8 +169,7 @@ def _mend(folder: LogFolder) -> str:
 
 
 def _is_written(path: str) -> bool:
-    is_held = any(_FILES.lock_holder(os.path.join(path, name)) for name in _LOCKS)
-    return is_held or lock.holder_above(_FILES, path) is not None
+    return verifier.is_held(_FILES, path)
 
 
 # -- what stands beside them ------------------------------------------------------------------------------------------

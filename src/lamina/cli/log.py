@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +22,9 @@ from lamina.log.reader import Reader, Segment
 from lamina.log.scan import Batch
 from lamina.log.survey import Survey, as_dict, survey
 from lamina.units import parse_time, show_bytes, show_time
+
+if TYPE_CHECKING:
+    from lamina.verify import Verdict
 
 folder_argument = click.argument("folder", metavar="DIR", type=click.Path(readable=False))
 FILES = RealFiles()
@@ -173,42 +177,100 @@ def _mark(segment: Segment, payload: bytes) -> str | None:
 @folder_argument
 @as_json
 def verify(folder: str, as_json: bool) -> int:
-    """Check every byte: frames, checksums, torn tails, damage, missing ends.
+    """Check every byte of a log, or of a whole data folder: frames, checksums, torn tails, damage, what is missing.
 
-    A torn tail is what a crash leaves and is cut at the next open: exit 0. Damage: exit 6.
+    A torn tail is what a crash leaves and is cut at the next open: exit 0. Damage that a start does without: exit 5.
+    Damage: exit 6.
     """
+    from lamina import verify as verifier
+
+    if verifier.is_data_folder(FILES, folder):
+        with progress_bar("checking") as progress:
+            verdict = verifier.verify(folder, FILES, progress)
+        _show_verdict(verdict, as_json=as_json)
+        return _exit(verdict)
     _listing(folder)
     with progress_bar("checking") as progress:
-        found = survey(FILES, folder, progress=progress)
+        verdict = verifier.verify_log(FILES, folder, "", progress)
+        found = verdict.survey or survey(FILES, folder, progress=progress)
     if as_json:
-        print_json(as_dict(found))
+        print_json({**as_dict(found), **_facts(verdict)})
     else:
-        _print_survey(found)
-    return EXIT_DAMAGE if found.damage else 0
+        _print_survey(found, verdict)
+    return _exit(verdict)
 
 
-def _print_survey(found: Survey) -> None:
+def _exit(verdict: Verdict) -> int:
+    if not verdict.is_sound:
+        return EXIT_DAMAGE
+    return EXIT_REPAIRED if verdict.of("not needed") else 0
+
+
+def _facts(verdict: Verdict) -> dict[str, object]:
+    """What was found, as plain values."""
+    bad = [*verdict.of("damage"), *verdict.of("not needed")]
+    return {
+        "torn": [
+            {"file": each.file, "offset": each.offset, "bytes": each.end - each.offset, "reason": each.reason}
+            for each in verdict.of("torn tail")
+        ],
+        "damage": [
+            {
+                "file": each.file,
+                "offset": each.offset,
+                "end": each.end,
+                "reason": each.reason,
+                "is_needed": each.kind == "damage",
+                "do": each.do,
+            }
+            for each in bad
+        ],
+        "notes": [each.text for each in verdict.of("note")],
+    }
+
+
+def _show_verdict(verdict: Verdict, *, as_json: bool) -> None:
+    """Of a whole data folder."""
+    if as_json:
+        facts = ("folder", "logs", "files", "records", "bytes", "is_sound")
+        findings = [asdict(finding) for finding in verdict.findings]
+        print_json({**{name: getattr(verdict, name) for name in facts}, "findings": findings})
+        return
+    counts = f"{counted(verdict.logs, 'log')}, {counted(verdict.files, 'file')}, {counted(verdict.records, 'record')}"
+    out.print(f"{counts}, {show_bytes(verdict.bytes)}", markup=False)
+    _print_findings(verdict)
+    if verdict.is_sound:
+        out.print("no damage", style="green")
+
+
+def _print_findings(verdict: Verdict) -> None:
+    styles = {"damage": "bold red", "not needed": "yellow", "torn tail": "yellow"}
+    for each in verdict.findings:
+        where = f"{each.part}/" if each.part else ""
+        out.print(f"{each.kind}: {where}{each.text}", style=styles.get(each.kind, ""), markup=False)
+        if each.do and each.kind in ("damage", "not needed"):
+            out.print(f"    {each.do}", markup=False)
+
+
+def _print_survey(found: Survey, verdict: Verdict) -> None:
     marks = sum(segment.marks for segment in found.segments)
     records = f"{counted(found.records - marks, 'record')} and {counted(marks, 'mark')} of the kernel"
     out.print(f"{counted(len(found.segments), 'file')}, {records}, {show_bytes(found.bytes)}", markup=False)
     if not found.segments:
         out.print("no log files here")
-    for torn in found.torn:
-        text = f"torn tail: {torn.file}, byte {torn.offset}: {torn.bytes} bytes ({torn.reason})"
-        out.print(text, style="yellow", markup=False)
-    for damage in found.damage:
-        text = f"damage: {damage.file}, byte {damage.offset} to {damage.end}: {damage.reason}"
-        out.print(text, style="bold red", markup=False)
+    _print_findings(verdict)
     gaps = sum(segment.gaps for segment in found.segments)
     if gaps:
         out.print(f"{gaps} gaps, from earlier repairs", style="yellow", markup=False)
     _print_other_files(found)
-    if found.damage:
+    if not verdict.is_sound:
         from lamina.log.repair import is_store
 
         command = "lamina store repair" if is_store(found.listing) else "lamina log repair"
         out.print(f'damage found; see "{command}"', markup=False)
-    elif found.torn:
+    elif verdict.of("not needed"):
+        out.print("no damage to what a start needs", markup=False)
+    elif verdict.of("torn tail"):
         out.print("no damage; the torn tail is cut when the log is next opened", markup=False)
     else:
         out.print("no damage", style="green")

@@ -26,6 +26,7 @@ from lamina.log.frame import Head, Stop
 from lamina.log.scan import HEADER_SIZE, read_record
 
 _CHUNK: Final = 1 << 20
+_SECTOR: Final = 512
 _MOST_WORK: Final = 8  # times the size of a file that salvage reads, at most, to find where its records go on
 # Time version and the upper bytes of the seconds, for the years that fit into a record.
 _RECORD_START: Final = re.compile(rb"\x01\0\0\0[\x0c-\x10]")
@@ -86,6 +87,37 @@ def next_record(
         if chain.is_exhausted:
             return None
     return None
+
+
+def torn_or_not(
+    file: File, bad_at: int, end: int, last_good_ns: int, format: Format, max_payload: int = frame.MAX_PAYLOAD
+) -> tuple[bool, int | None]:
+    """Whether a bad place in a file of which any may be torn (naming.Ending.EACH) is what a crash left; if not, where
+    records go on (None: nowhere).
+
+    It is damage if a watermark vouches for what is missing, and also if whole records stand behind it, with one
+    exception: where the disk had not yet written a sector of a batch, later ones may have arrived before the power
+    went. Such a sector is all zeros. The batch was promised to nobody, so what comes after it is no loss.
+    """
+    if is_attested(file, bad_at, end, last_good_ns, format, max_payload):
+        return False, next_record(file, bad_at, end, last_good_ns, max_payload)
+    head = _head_at(file, bad_at, end, max_payload)
+    if head is Stop.TRUNCATED or (isinstance(head, Head) and bad_at + head.end > end):
+        return True, None  # inside of it may stand anything that a client sent
+    found = next_record(file, bad_at, end, last_good_ns, max_payload)
+    return found is None or _has_unwritten_sector(file, bad_at, found), found
+
+
+def _has_unwritten_sector(file: File, start: int, end: int) -> bool:
+    """From ``start`` to the end of its sector, or some whole sector before ``end``, is all zeros."""
+    while start < end:
+        until = start - start % _SECTOR + _SECTOR
+        if until > end:
+            return False
+        if not any(read_at(file, start, until - start)):
+            return True
+        start = until
+    return False
 
 
 def _head_at(file: File, at: int, end: int, max_payload: int) -> Head | Stop:

@@ -96,6 +96,9 @@ EPOCH: Final = _ours("epoch", b"lmep")
 # A log of plain bytes. Any payload is allowed, so the marks have prefixes nobody writes by chance.
 PLAIN: Final = Format("plain", b"lmlg", 1, b"\0lamina-watermark\0", b"\0lamina-gap\0")
 
+END_OF_DUMP: Final = b"\x93\xa3END"
+"""The last record of a dump of queues begins so: without it the dump is cut short."""
+
 ALL: Final = (JOBS, TOPIC, GROUP, QUEUE_STORE, JOURNAL, PWAL, EPOCH, PLAIN)
 _BY_MAGIC: Final = {format.magic: format for format in ALL}
 

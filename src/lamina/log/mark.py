@@ -1,6 +1,6 @@
 """The mark of a data folder: which version of the folder's layout is in it.
 
-    lamina.json     {"format": 2}
+    lamina.json     {"format": 2}     with "users": true once there are users: then users.json has to be there
 
     1   as all were before there was a mark: a folder without one has it
     2   what workq does not know is in its command log under ids that workq takes (docs/formats/jobs.md), and files of
@@ -15,7 +15,7 @@ read: at the start of a server, and when its jobs or topics are opened.
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from lamina.errors import DiskFull, WrongFormat, from_os
 from lamina.log import foreign
@@ -26,6 +26,8 @@ NAME: Final = "lamina.json"
 FORMAT: Final = 2
 _MOST_BYTES: Final = 4096
 _NEW: Final = ".new"
+USERS: Final = "users"
+"""In the mark: users were added."""
 
 
 def check(files: Files, folder: str) -> int:
@@ -34,14 +36,20 @@ def check(files: Files, folder: str) -> int:
     Raises: WrongFormat if a later version made it, or nobody can tell; if there is none, and the folder is that of
         another program; DiskError.
     """
+    found = facts(files, folder)
+    return 0 if found is None else int(found["format"])
+
+
+def facts(files: Files, folder: str) -> dict[str, Any] | None:
+    """All that the mark says, None if there is none. Raises: as ``check``."""
     path = join(folder, NAME)
     try:
         file = files.open(path)
     except FileNotFoundError:
         _refuse_foreign(files, folder)
-        return 0
+        return None
     except NotADirectoryError:
-        return 0  # whoever opens the folder says it better
+        return None  # whoever opens the folder says it better
     except OSError as error:
         raise from_os(error, "read the mark of the data folder", path) from error
     try:
@@ -52,7 +60,7 @@ def check(files: Files, folder: str) -> int:
     finally:
         file.close()
     try:
-        found = json.loads(bytes(data))
+        found: dict[str, Any] = json.loads(bytes(data))
         version = found["format"]
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
             raise ValueError
@@ -66,7 +74,7 @@ def check(files: Files, folder: str) -> int:
             f"a data folder of version {version}, this program knows version {FORMAT}",
             hint="a later lamina wrote it: upgrade; nothing was changed",
         )
-    return version
+    return found
 
 
 def _refuse_foreign(files: Files, folder: str) -> None:
@@ -85,8 +93,19 @@ def make(files: Files, folder: str) -> None:
     A full disk is no reason to stay closed: then the next start does it, and until then it is the fence in the log of
     jobs (engines/jobs/codec.py) that keeps a program out which does not know this layout.
     """
-    if check(files, folder) == FORMAT:
-        return
+    found = facts(files, folder) or {}
+    if found.get("format") != FORMAT:
+        _write(files, folder, {**found, "format": FORMAT})
+
+
+def note_users(files: Files, folder: str) -> None:
+    """Have the mark say that there are users. A folder without a mark gets none. Durability, errors: as ``make``."""
+    found = facts(files, folder)
+    if found is not None and found.get(USERS) is not True:
+        _write(files, folder, {**found, USERS: True})
+
+
+def _write(files: Files, folder: str, said: dict[str, Any]) -> None:
     path = join(folder, NAME)
     try:
         files.make_folder(folder)
@@ -95,7 +114,7 @@ def make(files: Files, folder: str) -> None:
     try:
         if NAME + _NEW in files.list(folder):
             files.remove(path + _NEW)  # of one that was killed
-        write_new(files, path + _NEW, [json.dumps({"format": FORMAT}).encode() + b"\n"])
+        write_new(files, path + _NEW, [json.dumps(said).encode() + b"\n"])
         files.rename(path + _NEW, path)
         files.sync_folder(folder)
     except DiskFull:

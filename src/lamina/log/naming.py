@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum
 from functools import lru_cache
 from typing import Final
 
@@ -61,6 +62,19 @@ def parse_file_time(text: str) -> int:
     return int(moment.timestamp()) * 10**9 + int(text[16:25])
 
 
+class Ending(Enum):
+    """What the end of a file may be, by its kind: who may tear it, and when. The rule of every verifier and reader."""
+
+    GROWS = "grows"
+    """A crash may tear the newest of its log, in what no watermark vouches for; the next start cuts that off."""
+    EACH = "each"
+    """The same of any of its log: each was the newest once, and a start begins a new one and cuts off nothing."""
+    CLOSED = "closed"
+    """All of it was synced before it got its name: no crash tears it."""
+    WHOLE = "whole"
+    """The same, and a record at its end says that it is complete: it is that, or broken, and worth nothing in part."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class FileName:
     """A name taken apart. Sorts in the order of writing within its stream."""
@@ -73,6 +87,20 @@ class FileName:
     @property
     def number(self) -> int:
         return self.order[0]
+
+    @property
+    def ending(self) -> Ending:
+        """The end rule of its kind."""
+        if self.is_dump or self.is_part:
+            return Ending.WHOLE
+        if self.is_closed:
+            return Ending.CLOSED
+        return Ending.EACH if self.family in ("stored", "journal") else Ending.GROWS
+
+    @property
+    def is_dump(self) -> bool:
+        """All queues in one file."""
+        return self.family == "stored" and self.stream == self.name
 
     @property
     def is_closed(self) -> bool:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from lamina.errors import Corruption, DiskError, WrongFormat, from_os
 from lamina.log import frame, lock
 from lamina.log import index as indexes
-from lamina.log.attest import is_attested, next_record
+from lamina.log.attest import is_attested, next_record, torn_or_not
 from lamina.log.files import File, Files, file_size, join, read_at
-from lamina.log.formats import Format
+from lamina.log.formats import ALL, END_OF_DUMP, Format
 from lamina.log.frame import REASONS, Stop
+from lamina.log.index import State
 from lamina.log.manifest import Witness, ends_early, lost_files
-from lamina.log.naming import FAMILIES, FileName, Listing, follows, parse, sort_out
+from lamina.log.naming import FAMILIES, Ending, FileName, Listing, follows, parse, sort_out
 from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 
@@ -44,6 +45,10 @@ class Damage:
     end: int
     reason: str
     is_repairable: bool = True
+    is_needed: bool = True
+    """False: a start does without it."""
+    do: str = ""
+    """What to do about it, if that follows from what else is there."""
     is_missing: bool = False
 
 
@@ -63,6 +68,8 @@ class SegmentSurvey:
     attested_ns: int | None = None
     """The watermark at the head of the file vouches for the file before it up to here."""
     gaps: int = 0
+    has_end: bool = False
+    """Its last record is one that ends a dump."""
     torn: Torn | None = None
     damage: list[Damage] = field(default_factory=list)
 
@@ -148,7 +155,8 @@ class _Look:
             newest -= 1
         for place, name in enumerate(stream):
             following = stream[place + 1] if place + 1 < len(stream) else None
-            self._look(name, following, may_be_torn=place >= newest and not name.is_closed)
+            may_be_torn = name.ending is Ending.EACH or (name.ending is Ending.GROWS and place >= newest)
+            self._look(name, following, may_be_torn=may_be_torn)
 
     def _look(self, name: FileName, following: FileName | None, *, may_be_torn: bool) -> None:
         try:
@@ -161,7 +169,8 @@ class _Look:
             return
         try:
             segment = SegmentSurvey(name, bytes=file_size(file))
-            if _check_header(file, segment, may_be_torn):
+            may_be_torn = may_be_torn and not self._was_all_synced(file, name)
+            if self._check_header(file, segment, may_be_torn):
                 self._scan(file, segment, following, may_be_torn=may_be_torn)
                 self._check_end_of_file_before(segment)
             self._check_promise(file, segment)
@@ -196,17 +205,51 @@ class _Look:
                 _count(segment, batch, format)
                 self._progress(done + batch.end)
             if scan.why is Stop.END and scan.stop >= end:
-                return
+                break
             reason = REASONS[scan.why or Stop.TRUNCATED]
-            last_good = segment.last_data_ns or (self._before.last_data_ns if self._before else 0)
-            if may_be_torn and not is_attested(file, scan.stop, end, last_good, format, self._max_payload):
+            if may_be_torn and self._is_torn(file, segment, scan.stop, end, format):
                 segment.torn = Torn(name, scan.stop, end - scan.stop, reason)
                 return
             reach_ns = self._attested_by(segment.name, following)
             found = next_record(file, scan.stop, end, segment.last_ns, self._max_payload, reach_ns)
             at = end if found is None else found
-            # Without some of its records a part is not what its catalog says: the store's own repair knows what to do.
-            segment.damage.append(Damage(name, scan.stop, at, reason, is_repairable=not segment.name.is_part))
+            # In part it is not what it was written to be: cutting or leaving out would only hide that.
+            is_repairable = segment.name.ending is not Ending.WHOLE
+            segment.damage.append(Damage(name, scan.stop, at, reason, is_repairable))
+        if segment.name.is_dump and not segment.damage and not segment.has_end:
+            reason = "it is cut short: its last record is missing"
+            segment.damage.append(Damage(name, end, end, reason, is_repairable=False))
+
+    def _was_all_synced(self, file: File, name: FileName) -> bool:
+        """It was closed in order, or sealed, as its index says, and has the size that it had then: a start believes
+        that, and so does not look for a torn tail."""
+        if name.ending is not Ending.GROWS:
+            return False
+        index = indexes.load(self._files, self._result.folder, name.name, file)
+        return index is not None and index.state is not State.GROWING
+
+    def _is_torn(self, file: File, segment: SegmentSurvey, bad_at: int, end: int, format: Format) -> bool:
+        """What a crash can have left, in a file that it can have torn."""
+        last_good = segment.last_data_ns or (self._before.last_data_ns if self._before else 0)
+        if segment.name.ending is Ending.EACH and bad_at:
+            return torn_or_not(file, bad_at, end, last_good, format, self._max_payload)[0]
+        return not is_attested(file, bad_at, end, last_good, format, self._max_payload)
+
+    def _check_header(self, file: File, segment: SegmentSurvey, may_be_torn: bool) -> bool:
+        name, header = segment.name.name, read_header(file)
+        if may_be_torn and (header_is_torn(header, None) or len(header) < HEADER_SIZE):
+            known = self._before.format if self._before is not None else None
+            if all(self._is_torn(file, segment, 0, segment.bytes, each) for each in ([known] if known else ALL)):
+                reason = "the file is empty" if not header else "the header is cut short"
+                segment.torn = Torn(name, 0, segment.bytes, reason)
+                return False
+        try:
+            segment.format = check_header(file, name)
+        except (Corruption, WrongFormat) as error:
+            is_repairable = isinstance(error, Corruption) and segment.name.ending is not Ending.WHOLE
+            segment.damage.append(Damage(name, 0, segment.bytes, error.reason, is_repairable))
+            return False
+        return True
 
     def _attested_by(self, name: FileName, following: FileName | None) -> int | None:
         """How far the next file says that this one reached."""
@@ -240,28 +283,13 @@ class _Look:
             before.damage.append(Damage(before.name.name, before.bytes, before.bytes, reason))
 
 
-def _check_header(file: File, segment: SegmentSurvey, may_be_torn: bool) -> bool:
-    name = segment.name.name
-    header = read_header(file)
-    if may_be_torn and (header_is_torn(header, None) or len(header) < HEADER_SIZE):
-        reason = "the file is empty" if not header else "the header is cut short"
-        segment.torn = Torn(name, 0, segment.bytes, reason)
-        return False
-    try:
-        segment.format = check_header(file, name)
-    except (Corruption, WrongFormat) as error:
-        is_repairable = isinstance(error, Corruption) and not segment.name.is_part
-        segment.damage.append(Damage(name, 0, segment.bytes, error.reason, is_repairable))
-        return False
-    return True
-
-
 def _count(segment: SegmentSurvey, batch: Batch, format: Format) -> None:
     if not segment.records:
         segment.first_ns = batch.times[0]
         if batch.base == HEADER_SIZE:
             segment.attested_ns = format.read_watermark(batch.payload(0))
     segment.records += len(batch.times)
+    segment.has_end = batch.payload(len(batch.times) - 1).startswith(END_OF_DUMP)
     segment.last_ns = batch.times[-1]
     marks: set[int] = set()
     for prefix in format.reserved:

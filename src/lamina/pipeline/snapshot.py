@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from lamina.engines.queues import store_files
+from lamina.engines.queues.dump_check import lacks_log, time_of_end
+from lamina.engines.queues.store_reading import LOST_AT_END, reached_before
 from lamina.engines.store import catalog as catalogs
 from lamina.engines.store import epoch_file, inputs
 from lamina.engines.store.epoch_file import Epochs
 from lamina.errors import Corruption, StorageError, WrongFormat, from_os
 from lamina.log import frame
 from lamina.log import index as indexes
-from lamina.log.attest import is_attested
+from lamina.log.attest import is_attested, torn_or_not
 from lamina.log.files import File, Files, read_at
-from lamina.log.formats import Format, identify
+from lamina.log.formats import QUEUE_STORE, Format, identify
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index
-from lamina.log.naming import FileName, parse, sort_out
+from lamina.log.naming import Ending, FileName, parse, sort_out
 from lamina.log.scan import HEADER_SIZE
 from lamina.log.segment import header_is_torn, open_for_reading
 from lamina.pipeline import places
@@ -111,8 +113,8 @@ def _pin_steadily(files: Files, place: LogPlace, is_permissive: bool) -> tuple[l
 
 
 def _pin_log(files: Files, place: LogPlace, names: list[str], is_permissive: bool) -> list[PinnedFile]:
-    chosen = _choose(files, place, names)
-    newest = {name.stream: name for name in chosen if not name.is_closed}
+    chosen = _choose(files, place, names, is_permissive=is_permissive)
+    newest = {name.stream: name for name in chosen if name.ending in (Ending.GROWS, Ending.EACH)}
     found = []
     for name in chosen:
         is_newest = newest.get(name.stream) == name
@@ -127,15 +129,45 @@ def _pin_log(files: Files, place: LogPlace, names: list[str], is_permissive: boo
     return found
 
 
-def _choose(files: Files, place: LogPlace, names: list[str]) -> list[FileName]:
-    """The files that hold the log, each record in one of them."""
+def _choose(files: Files, place: LogPlace, names: list[str], *, is_permissive: bool) -> list[FileName]:
+    """The files that hold the log, each record in one of them. Raises: Corruption if one of them is missing."""
     if place.kind == places.QUEUES:
-        return [parsed for name in store_files.plan(names).load_order if (parsed := parse(name)) is not None]
+        plan = store_files.plan(names)
+        if not is_permissive:
+            _check_whole(files, place.folder, plan)
+        return [parsed for name in plan.load_order if (parsed := parse(name)) is not None]
     if place.kind == places.STORE:
         catalog = catalogs.load(files, place.folder)
         parts = [parsed for part in catalog.parts if (parsed := parse(part.name)) is not None]
         return [*parts, *inputs.channel_files(names, catalog.merged)]
     return sort_out(names).segments
+
+
+def _check_whole(files: Files, folder: str, plan: store_files.Plan) -> None:
+    """A start would refuse the queues without these. Raises: Corruption, DiskError."""
+    for number in plan.missing:
+        raise Corruption(store_files.log_name(number).name, 0, "the log is missing")
+    lacking = lacks_log(files, folder, plan)
+    if lacking is not None:
+        raise Corruption(lacking.file, 0, lacking.reason)
+    for number in plan.logs[:-1]:
+        name = store_files.log_name(number).name
+        reached = reached_before(files, folder, store_files.log_name(number + 1).name)
+        if reached and (end := _ends_before(files, folder, name, reached)) is not None:
+            raise Corruption(name, end, LOST_AT_END)
+
+
+def _ends_before(files: Files, folder: str, name: str, reached: int) -> int | None:
+    """The end of its whole records, if these do not come so far."""
+    file = open_for_reading(files, folder, name)
+    try:
+        if header_is_torn(read_at(file, 0, HEADER_SIZE), None):
+            return 0
+        index = indexes.load(files, folder, name, file) or Index()
+        indexes.extend(index, file, QUEUE_STORE)
+        return index.bytes if index.last_data < reached else None
+    finally:
+        file.close()
 
 
 def pin_file(files: Files, place: LogPlace, name: FileName, is_newest: bool, is_permissive: bool) -> PinnedFile | None:
@@ -144,11 +176,10 @@ def pin_file(files: Files, place: LogPlace, name: FileName, is_newest: bool, is_
     try:
         size = file.size()
         head = read_at(file, 0, _HEAD)
-        # Queues begin a new log at each start: any of the older ones may be one that a crash left without a header.
-        may_be_torn = is_newest or place.kind == places.QUEUES
-        if may_be_torn and (header_is_torn(head[:HEADER_SIZE], None) or len(head) < HEADER_SIZE):
+        is_torn = header_is_torn(head[:HEADER_SIZE], None) or len(head) < HEADER_SIZE
+        if is_torn and (name.ending is Ending.EACH or (name.ending is Ending.GROWS and is_newest)):
             return None  # it was only just made
-        if len(head) < HEADER_SIZE:
+        if len(head) < HEADER_SIZE or (is_torn and name.is_dump and not is_permissive):
             raise Corruption(name.name, 0, "the header is cut short")
         try:
             format = identify(name.name, head[:HEADER_SIZE])
@@ -158,10 +189,15 @@ def pin_file(files: Files, place: LogPlace, name: FileName, is_newest: bool, is_
             format = identify_kind(place)  # type: ignore[assignment]
         first = frame.decode_head(head, HEADER_SIZE, len(head)) if len(head) > HEADER_SIZE else Stop.END
         first_ns = first.time_ns if isinstance(first, frame.Head) else None
-        is_ordered = not name.is_part and not name.name.endswith(".dump")
+        is_ordered = name.ending is not Ending.WHOLE
+        if name.is_dump:
+            ended = time_of_end(file)
+            if ended is None and not is_permissive:
+                raise Corruption(name.name, size, "it is cut short: its last record is missing")
+            return PinnedFile(place, name.name, format, file.identity, size, first_ns, ended, is_ordered)
         if not is_newest:
             return PinnedFile(place, name.name, format, file.identity, size, first_ns, None, is_ordered)
-        index = _index(files, place.folder, name, file, format, size, is_permissive)
+        index = _index(files, place.folder, name, file, format, size, is_permissive=is_permissive)
         points = tuple(zip(index.times, index.offsets, strict=True))
         return PinnedFile(
             place, name.name, format, file.identity, index.bytes, first_ns, index.last, is_ordered, points
@@ -189,13 +225,17 @@ def identify_kind(place: LogPlace) -> Format | None:
 
 
 def _index(
-    files: Files, folder: str, name: FileName, file: File, format: Format, size: int, is_permissive: bool
+    files: Files, folder: str, name: FileName, file: File, format: Format, size: int, *, is_permissive: bool
 ) -> Index:
     """Up to the last whole record of the file that is being written. Raises: Corruption if what follows is damage."""
     index = indexes.load(files, folder, name.name, file, may_end_early=True) or Index()
     scan = indexes.extend(index, file, format, size)
     if is_permissive or scan.stop >= size:
         return index
+    if name.ending is Ending.EACH:
+        is_torn = torn_or_not(file, scan.stop, size, index.last_data, format)[0]
+        if not is_torn:
+            raise Corruption(name.name, scan.stop, REASONS[scan.why or Stop.TRUNCATED])
     if is_attested(file, scan.stop, size, index.last_data, format, frame.MAX_PAYLOAD):
         raise Corruption(name.name, scan.stop, f"{REASONS[scan.why or Stop.TRUNCATED]}, though it was once synced")
     return index

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from lamina.addresses import Address as Address
 from lamina.errors import BadOption, DiskError, LaminaError, MissingExtra
-from lamina.log import mark
+from lamina.log import control, mark
 from lamina.log.files.real import RealFiles
 from lamina.log.history import History as Past
 from lamina.log.teardown import Teardown
@@ -111,7 +111,7 @@ def _live(
         life, settings.data, reserve_bytes=settings.reserve_bytes, low_water_bytes=settings.low_water_bytes
     )
     if settings.data is not None:
-        mark.make(files, settings.data)
+        _make_mark(files, settings.data)
     with told_often(life):
         served = _open_engines(settings, inside, opened)
     if settings.data is not None:
@@ -135,6 +135,15 @@ def _live(
         _runner()(running.run(served, settings.max_connections, output, reloading, ready))
     finally:
         signals.closing()
+
+
+def _make_mark(files: RealFiles, data: str) -> None:
+    """Say which layout the folder has, and whether it has users, so that neither can be lost in silence."""
+    if not mark.check(files, data) and any(os.path.isdir(os.path.join(data, part)) for part in ("jobs", "topics")):
+        logger.warning("%s: there was no %s: an earlier lamina made the folder, or it was removed", data, mark.NAME)
+    mark.make(files, data)
+    if os.path.exists(os.path.join(data, control.USERS)):
+        mark.note_users(files, data)
 
 
 def _addresses(settings: Settings) -> list[tuple[str, str]]:

@@ -15,12 +15,18 @@ from typing import Any, Final, NamedTuple
 
 from lamina.clock import Clock, SystemClock
 from lamina.engines.queues import codec, store_files
-from lamina.engines.queues.dump_check import BrokenDump, DumpCheck, time_of_end
+from lamina.engines.queues.dump_check import FOLLOWED, BrokenDump, DumpCheck, lacks_log, time_of_end
 from lamina.engines.queues.message import NO_TTL, Message
 from lamina.engines.queues.restoring import ABOUT_MESSAGES, RestoreRefused, StoreWarning, leave_out_expired
 from lamina.engines.queues.state import State, records
 from lamina.engines.queues.store_files import Plan
-from lamina.engines.queues.store_reading import BAD_RECORD, LOST_RECORDS, StoreReading, reached_before
+from lamina.engines.queues.store_reading import (
+    BAD_RECORD,
+    LOST_AT_END,
+    LOST_RECORDS,
+    StoreReading,
+    reached_before,
+)
 from lamina.errors import StorageError, from_os
 from lamina.log import kernel, rewrite
 from lamina.log.files import Files, join
@@ -84,8 +90,12 @@ def fold(
         if plan.missing and not force:
             file = store_files.log_name(plan.missing[0]).name
             raise RestoreRefused([StoreWarning("missing_log", file, None, f"{file}: the log is missing")])
+        lacking = None if force else lacks_log(files, folder, plan)
+        if lacking is not None:
+            text = f"{lacking.file}: {lacking.reason}"
+            raise RestoreRefused([StoreWarning("missing_log", lacking.file, None, text)])
         folding = _Folding(files, folder, plan, now, ttl, keeps_messages=keeps_messages, force=force)
-        folding.is_stopped, folding.step = is_stopped, step
+        folding.is_stopped, folding.step, folding.is_followed = is_stopped, step, is_followed(names, number)
         if force and plan.base is not None:  # as restoring does: what is left of a dump that has no way round it
             folding.takes_broken = bool(store_files.plan(names, broken={*broken, plan.base}, up_to=number).missing)
         try:
@@ -96,6 +106,11 @@ def fold(
         seconds = clock.monotonic() - start
         expired = folding.survivors.expired
         return FoldReport(number, written.queues, written.messages, expired, written.bytes, seconds)
+
+
+def is_followed(names: Iterable[str], number: int) -> bool:
+    """The log after this one was begun: a rotation makes it, with its first record and its name, before a dump."""
+    return store_files.log_name(number + 1).name in names
 
 
 class Edits:
@@ -193,7 +208,7 @@ class _Folding:
         self._keeps_messages, self._force = keeps_messages, force
         self._last = self._most = self._read_to = 0
         self.survivors = Survivors(now, ttl, keeps_messages=keeps_messages)
-        self.takes_broken = False
+        self.takes_broken = self.is_followed = False
         self.is_stopped: Callable[[], bool] = lambda: False
         self.step: Callable[[str], None] = lambda name: None
 
@@ -205,7 +220,7 @@ class _Folding:
         for log in self._plan.logs:
             self._sort(store_files.log_name(log).name, edits)
         self._check_end(number)
-        writing = DumpWriting(self._last, self._most + edits.records)
+        writing = DumpWriting(self._last, self._most + edits.records, is_followed=self.is_followed)
         writing.write(self._files, self._folder, number, self._queues(edits), self.is_stopped, self.step)
         return writing
 
@@ -252,7 +267,7 @@ class _Folding:
         behind = store_files.log_name(number + 1).name
         if reached_before(self._files, self._folder, behind) > self._last:
             name = store_files.log_name(number).name
-            self._teller(name)(LOST_RECORDS, None, self._read_to, "records that were safe are missing at its end")
+            self._teller(name)(LOST_RECORDS, None, self._read_to, LOST_AT_END)
 
     def _teller(self, name: str) -> Callable[[str, int | None, int, str], None]:
         def tell(kind: str, record: int | None, offset: int, reason: str) -> None:
@@ -313,9 +328,10 @@ class _Folding:
 class DumpWriting:
     """The bytes of a dump. The newest record that was folded gives its last one the time."""
 
-    def __init__(self, last: int, most: int) -> None:
-        """``last``: the time of that record. ``most``: so many records were folded, or more."""
-        self._last, self._most = last, most
+    def __init__(self, last: int, most: int, *, is_followed: bool) -> None:
+        """``last``: the time of that record. ``most``: so many records were folded, or more. ``is_followed``: the log
+        after it was begun, and is safe on the disk (dump_check.py)."""
+        self._last, self._most, self._is_followed = last, most, is_followed
         self.queues = self.messages = self.bytes = 0
 
     def write(
@@ -356,4 +372,6 @@ class DumpWriting:
                 pending, size = [], 0
         yield kernel.encode_many(time_ns, pending)
         assert time_ns + len(pending) <= self._last, "a dump has no more records than what was folded"
+        if self._is_followed and self._last:
+            yield kernel.encode_many(self._last - 1, [FOLLOWED])
         yield kernel.encode_many(self._last, [codec.end(self.queues, self.messages)])

@@ -16,11 +16,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from lamina.engines.queues import codec, ids, state, store_files
-from lamina.engines.queues.dump_check import BrokenDump, DumpCheck
+from lamina.engines.queues.dump_check import BrokenDump, DumpCheck, lacks_log
 from lamina.engines.queues.message import NO_TTL
 from lamina.engines.queues.state import State
 from lamina.engines.queues.store_files import Ignored, Plan
-from lamina.engines.queues.store_reading import BAD_RECORD, GAP, LOST_RECORDS, TORN_TAIL, StoreReading
+from lamina.engines.queues.store_reading import (
+    BAD_RECORD,
+    GAP,
+    LOST_AT_END,
+    LOST_RECORDS,
+    TORN_TAIL,
+    StoreReading,
+    reached_before,
+)
 from lamina.errors import Corruption, StorageError, from_os
 from lamina.log import consumers
 from lamina.log.files import Files, join
@@ -46,6 +54,7 @@ class StoreWarning(NamedTuple):
     file: str
     record: int | None
     text: str
+    offset: int = 0
 
     def __str__(self) -> str:
         return self.text
@@ -159,6 +168,10 @@ def leave_out_expired(state: State, now: int, ttl: int, gone: list[tuple[bytes, 
     return before - state.messages
 
 
+def _log_after(name: str) -> str:
+    return store_files.log_name(store_files.find([name]).logs[0] + 1).name
+
+
 class _Restorer:
     def __init__(
         self,
@@ -218,6 +231,7 @@ class _Restorer:
         read = []
         if plan.base is not None:
             read.append(self._load_dump(plan.base))
+        self._check_nothing_lacks(plan)
         for number in plan.logs:
             read.append(self._load_log(store_files.log_name(number).name))
         return read
@@ -254,6 +268,10 @@ class _Restorer:
                 if problem is not None:
                     self._odd(problem, name, number, values)
             self._tell_progress(reading)
+        reached = reached_before(self._files, self._folder, _log_after(name))
+        if reached > reading.last:
+            self._teller(name)(LOST_RECORDS, None, reading.done, LOST_AT_END)
+            reading.last = reached
         self._note(reading)
         found.log_records += reading.records
         return reading
@@ -298,6 +316,15 @@ class _Restorer:
             tell(TORN_TAIL, None, reading.bytes, "its last record is missing")
         self._note(reading)
         return reading
+
+    def _check_nothing_lacks(self, plan: Plan) -> None:
+        """What the files say of others of them. Raises: RestoreRefused."""
+        lacking = lacks_log(self._files, self._folder, plan)
+        if lacking is None:
+            return
+        self._warn(MISSING_LOG, lacking.file, None, f"{lacking.file}: {lacking.reason}")
+        if not self._force:
+            raise RestoreRefused(self.found.warnings)
 
     def _is_last_resort(self, number: int) -> bool:
         return bool(store_files.plan(self._names, broken={number, *self._newer_dumps(number)}).missing)

@@ -1,10 +1,8 @@
 """Reading one file of the store, log or dump: its records in batches, and what is wrong with it.
 
 Every log that was the active one when power or process went may end torn, and stays so: the next start begins a new
-file. So a bad place in any of them has to be told from damage. It is damage if a watermark vouches for what is missing
-(log/attest.py), at the head of the next file too. It is also damage if whole records stand behind it, with one
-exception: where the disk had not yet written a sector of a batch, later ones may have arrived before the power went.
-Such a sector is all zeros. The batch was promised to nobody, so what is behind is no loss, and would be out of order.
+file. So a bad place in any of them has to be told from damage (log/attest.py, ``torn_or_not``); the watermark at the
+head of the next file vouches for it, too.
 """
 
 from __future__ import annotations
@@ -14,10 +12,10 @@ from typing import Final
 
 from lamina.errors import from_os
 from lamina.log import foreign
-from lamina.log.attest import is_attested, next_record
-from lamina.log.files import File, Files, join, read_at
+from lamina.log.attest import is_attested, torn_or_not
+from lamina.log.files import File, Files, join
 from lamina.log.formats import QUEUE_STORE
-from lamina.log.frame import MAX_UVARINT, REASONS, TIME, Head, Stop, decode_head
+from lamina.log.frame import REASONS, Head, Stop
 from lamina.log.index import newest_data
 from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record, read_whole
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
@@ -27,7 +25,9 @@ BAD_RECORD: Final = "bad_record"
 LOST_RECORDS: Final = "lost_records"
 GAP: Final = "gap"
 
-_SECTOR: Final = 512
+LOST_AT_END: Final = "records that were safe are missing at its end"
+"""As the log after it says, which was begun when this one was whole and synced."""
+
 _MARK_SIZES: Final = QUEUE_STORE.mark_sizes
 
 Tell = Callable[[str, int | None, int, str], None]
@@ -49,7 +49,7 @@ class StoreReading:
         """Bytes of it that were read."""
         self.records = 0
         """How many came before the batch at hand."""
-        self._files, self._folder, self._tell = files, folder, tell
+        self._files, self._folder, self.tell = files, folder, tell
 
     def __iter__(self) -> Iterator[list[bytes]]:
         """Raises: WrongFormat; DiskError; whatever ``tell`` does."""
@@ -84,10 +84,11 @@ class StoreReading:
             check_header(file, self.name, QUEUE_STORE, header)
             return True
         has_records = isinstance(read_record(file, HEADER_SIZE, self.bytes), Head)
+        has_records = has_records or (is_torn and is_attested(file, 0, self.bytes, self.last, QUEUE_STORE))
         if has_records or not is_torn:  # a header is synced before a record follows it
-            self._tell(BAD_RECORD, 1, 0, "the header is damaged")
+            self.tell(BAD_RECORD, 1, 0, "the header is damaged")
         elif header:
-            self._tell(TORN_TAIL, None, 0, "the header is cut short")
+            self.tell(TORN_TAIL, None, 0, "the header is cut short")
         return has_records
 
     def _batches(self, file: File) -> Iterator[list[bytes]]:
@@ -102,13 +103,13 @@ class StoreReading:
             if scan.why is Stop.END and scan.stop >= end:
                 return
             reason = REASONS[scan.why or Stop.TRUNCATED]
-            is_torn, behind = self._judge(file, scan.stop, end)
+            is_torn, found = torn_or_not(file, scan.stop, end, self.last, QUEUE_STORE)
             if is_torn:
-                self._tell(TORN_TAIL, None, scan.stop, reason)
+                self.tell(TORN_TAIL, None, scan.stop, reason)
                 return
             self.records += 1
-            self._tell(BAD_RECORD, self.records, scan.stop, reason)
-            start = end if behind is None else behind
+            self.tell(BAD_RECORD, self.records, scan.stop, reason)
+            start = end if found is None else found
 
     def _payloads(self, batch: Batch) -> list[bytes]:
         data, lengths = batch.data, batch.lengths
@@ -118,7 +119,7 @@ class StoreReading:
                 self._check_head(payloads[0])
             for payload in payloads:
                 if QUEUE_STORE.read_gap(payload) is not None:
-                    self._tell(GAP, None, batch.base, "records were lost here, and set aside by a repair")
+                    self.tell(GAP, None, batch.base, "records were lost here, and set aside by a repair")
             payloads = [payload for payload in payloads if not QUEUE_STORE.is_mark(payload)]
         self.last = max(self.last, newest_data(batch, QUEUE_STORE))
         return payloads
@@ -127,17 +128,7 @@ class StoreReading:
         """The first record says how far the log had come: nothing of that may be missing."""
         reached = QUEUE_STORE.read_watermark(payload)
         if reached is not None and reached > self.last:
-            self._tell(LOST_RECORDS, None, HEADER_SIZE, "records that were safe are missing from the files before it")
-
-    def _judge(self, file: File, bad_at: int, end: int) -> tuple[bool, int | None]:
-        """Whether it is a torn tail; if not, where records go on (None: nowhere)."""
-        if is_attested(file, bad_at, end, self.last, QUEUE_STORE):
-            return False, next_record(file, bad_at, end, self.last)
-        head = _head_at(file, bad_at, end)
-        if head is Stop.TRUNCATED or (isinstance(head, Head) and bad_at + head.end > end):
-            return True, None  # inside of it may stand anything that a client sent
-        behind = next_record(file, bad_at, end, self.last)
-        return behind is None or _has_unwritten_sector(file, bad_at, behind), behind
+            self.tell(LOST_RECORDS, None, HEADER_SIZE, "records that were safe are missing from the files before it")
 
 
 def reached_before(files: Files, folder: str, name: str) -> int:
@@ -157,20 +148,3 @@ def reached_before(files: Files, folder: str, name: str) -> int:
     finally:
         file.close()
     return 0 if isinstance(first, Stop) else QUEUE_STORE.read_watermark(first[1]) or 0
-
-
-def _head_at(file: File, at: int, end: int) -> Head | Stop:
-    data = read_at(file, at, min(TIME.size + MAX_UVARINT, end - at))
-    return decode_head(data, 0, len(data))
-
-
-def _has_unwritten_sector(file: File, start: int, end: int) -> bool:
-    """From ``start`` to the end of its sector, or some whole sector before ``end``, is all zeros."""
-    while start < end:
-        until = start - start % _SECTOR + _SECTOR
-        if until > end:
-            return False
-        if not any(read_at(file, start, until - start)):
-            return True
-        start = until
-    return False

@@ -120,7 +120,8 @@ class _Distributed:
         _check(parts)
         folds = [Folding(at, _sections(tasks, parts, at), now, ttl, keeps_messages, place) for at in range(buckets)]
         folded = self._map(folding_tasks.fold, folds, found, 1)
-        writing = DumpWriting(found.last, found.most + sum(part.records for part in parts))
+        most = found.most + sum(part.records for part in parts)
+        writing = DumpWriting(found.last, most, is_followed=found.is_followed)
         with ExitStack() as open_files:
             queues = self._merged(folded, open_files, found)
             writing.write(self._files, self._folder, number, queues, lambda: self._stopper.is_stopped, step)
@@ -135,11 +136,13 @@ class _Distributed:
         if plan.missing:
             raise Odd
         try:
-            return survey(self._files, self._folder, plan, self._piece, lambda done: self._check_stop())
+            found = survey(self._files, self._folder, plan, self._piece, lambda done: self._check_stop())
         except (LaminaError, OSError) as error:
             if isinstance(error, FoldStopped):
                 raise
             raise Odd from error  # whatever it is, the engine's own fold says it in its own words
+        found.is_followed = engine.is_followed(names, number)
+        return found
 
     def _map(self, function: Callable[[T], R], tasks: list[T], found: Surveyed, step: int) -> list[R]:
         self._check_stop()

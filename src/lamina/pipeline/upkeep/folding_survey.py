@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lamina.engines.queues import codec, store_files
-from lamina.engines.queues.dump_check import time_of_end
+from lamina.engines.queues.dump_check import FOLLOWED, lacks_log, time_of_end
 from lamina.engines.queues.store_files import Plan
 from lamina.engines.queues.store_reading import BAD_RECORD, LOST_RECORDS, StoreReading, reached_before
 from lamina.log.files import File, Files
@@ -50,6 +50,8 @@ class Surveyed:
     most: int = 0
     """Records that the dump before has, or more."""
     bytes: int = 0
+    is_followed: bool = False
+    """The log after all of it was begun (queues/dump_check.py)."""
 
 
 def survey(
@@ -57,6 +59,8 @@ def survey(
 ) -> Surveyed:
     """Look at all files of a plan; ``piece``: bytes of a piece, about. Raises: Odd; LaminaError, OSError."""
     found = Surveyed()
+    if lacks_log(files, folder, plan) is not None:
+        raise Odd
     if plan.base is not None:
         _Survey(files, folder, found, piece, progress).base(store_files.dump_name(plan.base))
     for number in plan.logs:
@@ -154,6 +158,6 @@ class _Survey:
 def is_create(payload: bytes) -> bool:
     """It begins a queue. Raises: Odd if it is no record."""
     try:
-        return codec.decode(payload)[0] == codec.CREATE
+        return payload != FOLLOWED and codec.decode(payload)[0] == codec.CREATE
     except codec.BadRecord:
         raise Odd from None

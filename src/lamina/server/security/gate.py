@@ -173,7 +173,7 @@ class Gate:
             if self._users is not None:
                 raise BadOption(
                     f"{join(self._folder, users.FILE)} is gone",
-                    hint="put it back, or start the server anew to go on without users",
+                    hint="put it back: until then those who were known may still come in",
                 )
             return Found()
         before, was_needed = self._users or {}, self.is_needed

@@ -18,17 +18,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lamina.errors import BadOption, LaminaError, LogLocked, WrongFormat, from_os
+from lamina.log import control, mark
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.rewrite import write_new
 from lamina.server.security.rights import ANY, ENGINES, Right
 from lamina.units import parse_time, show_time
 
-FILE: Final = "users.json"
-_LOCK: Final = "users.lock"
+FILE: Final = control.USERS
+_LOCK: Final = control.USERS_LOCK
 _FORMAT: Final = "lamina users"
 _VERSION: Final = 1
-_MOST_BYTES: Final = 16 << 20
+_MOST_BYTES: Final = control.MOST_BYTES
 _NAME: Final = re.compile(r"[A-Za-z0-9_.@-]{1,64}", re.ASCII)
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _RESERVED: Final = ("default",)  # whoever knows the one password of the server
@@ -103,33 +104,33 @@ def check_name(name: str) -> str:
 
 
 def load(folder: str, files: Files | None = None) -> dict[str, User] | None:
-    """By name; None if there is no such file.
+    """By name; None if there is no such file, and never was one.
 
-    Raises: BadOption, with the place of the mistake; WrongFormat if a later version wrote it; DiskError.
+    Raises: Corruption if it is missing though there were users, or says something else than was written; BadOption,
+        with the place of the mistake; WrongFormat if a later version wrote it; DiskError.
     """
+    files = files or RealFiles()
+    found = _load(folder, files)
+    if found is None and control.had_users(files, folder):
+        raise control.missing_users(join(folder, FILE))
+    return found
+
+
+def _load(folder: str, files: Files) -> dict[str, User] | None:
     path = join(folder, FILE)
-    try:
-        file = (files or RealFiles()).open(path)
-    except FileNotFoundError:
+    data = control.read(files, path)
+    if data is None:
         return None
-    except OSError as error:
-        raise from_os(error, "read the users", path) from error
-    try:
-        data = bytearray(min(file.size(), _MOST_BYTES + 1))
-        del data[file.read_into(memoryview(data), 0) :]
-    except OSError as error:
-        raise from_os(error, "read the users", path) from error
-    finally:
-        file.close()
     if len(data) > _MOST_BYTES:
         raise _wrong(path, f"more than {_MOST_BYTES} bytes")
-    return _parse(path, bytes(data))
+    return _parse(path, data)
 
 
 def save(folder: str, users: dict[str, User], files: Files | None = None) -> None:
     """Replace the file. Durability: synced when it returns. Raises: DiskFull, DiskError; then the old one is there."""
     files = files or RealFiles()
-    shown = {"format": _FORMAT, "version": _VERSION, "users": [_shown(user) for user in users.values()]}
+    said = {"format": _FORMAT, "version": _VERSION, "users": [_shown(user) for user in users.values()]}
+    shown = control.seal(said)
     path = join(folder, FILE)
     temporary = path + ".new"
     try:
@@ -141,6 +142,7 @@ def save(folder: str, users: dict[str, User], files: Files | None = None) -> Non
         files.sync_folder(folder)
     except OSError as error:
         raise from_os(error, "write the users", path) from error
+    mark.note_users(files, folder)  # after them: a crash in between refuses nobody
 
 
 @contextmanager
@@ -156,7 +158,7 @@ def changing(folder: str, files: Files | None = None) -> Iterator[dict[str, User
     if isinstance(lock, str):
         raise LogLocked(f"{path}: the users are being changed by {lock}", hint="wait for it to end, then try again")
     try:
-        users = load(folder, files) or {}
+        users = _load(folder, files) or {}  # where the file is missing, who is added now is the only one
         yield users
         save(folder, users, files)
     finally:
@@ -188,6 +190,8 @@ def _parse(path: str, data: bytes) -> dict[str, User]:
     version = found.get("version")
     if not isinstance(version, int) or version > _VERSION:
         raise WrongFormat(path, f"version {version!r} is of a newer lamina", hint="use the lamina that wrote it")
+    found = control.unseal(path, found)
+    control.check_keys(path, found)
     listed = found.get("users")
     if not isinstance(listed, list):
         raise _wrong(path, '"users" is no list')

@@ -39,7 +39,7 @@ def begin(files: Files, root: str, wanted: Layout) -> Layout | None:
     """
     recorded = paths.read_layout(files, root)
     if recorded is None:
-        found = _guess(files, root)
+        found = guess(files, root)
         old, target = (wanted if found is None else found), wanted
         if old == wanted:
             paths.write_layout(files, root, wanted)
@@ -59,7 +59,7 @@ def begin(files: Files, root: str, wanted: Layout) -> Layout | None:
     return old
 
 
-def _guess(files: Files, root: str) -> Layout | None:
+def guess(files: Files, root: str) -> Layout | None:
     """How the folders in there are made, from the first that is one of a queue; None if there is none."""
     return next(_leaves_of_any(files, root, root, []), None)
 

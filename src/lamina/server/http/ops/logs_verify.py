@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from lamina.engines.queues import ids
+from lamina.engines.queues import verify as queues
 from lamina.engines.queues.journal.home import no_path
 from lamina.engines.store import verifying
 from lamina.errors import StorageError
@@ -38,6 +39,10 @@ def verify(ref: Ref, work: Running) -> str:
         report = verifying.verify(FILES, ref.folder, work.progress)
         work.damage = _told(report.damage)
         return _sentence(work.damage, len(report.files), report.bytes, sum(each.entries for each in report.files))
+    if ref.kind == names.QUEUES:
+        store = queues.verify(FILES, ref.folder, work.progress, journals=False)
+        work.damage = _told(store.damage)
+        return _sentence(work.damage, store.files, store.bytes, store.records)
     found = survey(FILES, ref.folder, progress=work.progress)
     work.damage = _told(found.damage)
     marks = sum(each.marks for each in found.segments)
