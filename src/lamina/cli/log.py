@@ -173,11 +173,16 @@ def _mark(segment: Segment, payload: bytes) -> str | None:
 @folder_argument
 @as_json
 def verify(folder: str, as_json: bool) -> int:
-    """Check every byte: frames, checksums, torn tails, damage, missing ends.
+    """Check every byte: frames, checksums, torn tails, damage, missing ends. Of a store, as "lamina store verify" does.
 
     A torn tail is what a crash leaves and is cut at the next open: exit 0. Damage: exit 6.
     """
-    _listing(folder)
+    from lamina.log.repair import is_store
+
+    if is_store(_listing(folder)):
+        from lamina.cli.store_keep import verify_folder
+
+        return verify_folder(folder, as_json)
     with progress_bar("checking") as progress:
         found = survey(FILES, folder, progress=progress)
     if as_json:
@@ -204,10 +209,7 @@ def _print_survey(found: Survey) -> None:
         out.print(f"{gaps} gaps, from earlier repairs", style="yellow", markup=False)
     _print_other_files(found)
     if found.damage:
-        from lamina.log.repair import is_store
-
-        command = "lamina store repair" if is_store(found.listing) else "lamina log repair"
-        out.print(f'damage found; see "{command}"', markup=False)
+        out.print('damage found; see "lamina log repair"', markup=False)
     elif found.torn:
         out.print("no damage; the torn tail is cut when the log is next opened", markup=False)
     else:

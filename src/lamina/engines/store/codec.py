@@ -120,6 +120,9 @@ class Reached(NamedTuple):
         return Reached(max(self.epoch, other.epoch), max(self.time_ns, other.time_ns), voids)
 
 
+NOTHING_REACHED: Final = Reached()
+
+
 class Entry(NamedTuple):
     """A record taken apart; what its kind does not have is 0 or empty."""
 

@@ -65,6 +65,8 @@ class Epochs:
     """(time, epoch): when each became durable."""
     generation: int = -1
     """The compaction catalog is of this generation or of a later one; -1: that is not said."""
+    has_gap: bool = False
+    """A repair took something out."""
     records: int = 0
     """That say something about epochs."""
     in_active: int = 0
@@ -185,6 +187,7 @@ def read_file(files: Files, folder: str, name: FileName, epochs: Epochs, *, may_
                 payload = batch.payload(at)
                 epochs.last_ns = max(epochs.last_ns, time_ns)
                 if EPOCH.is_mark(payload):
+                    epochs.has_gap = epochs.has_gap or EPOCH.read_gap(payload) is not None
                     continue
                 try:
                     take(epochs, time_ns, payload)
@@ -229,6 +232,13 @@ def read(files: Files, folder: str, names: Iterable[str]) -> Epochs:
     except OSError as error:
         raise from_os(error, "read the epoch file in", folder) from error
     return epochs
+
+
+def through_voids(epoch: int, voids: Iterable[tuple[int, int]]) -> int:
+    """``epoch``, or the last of the void ones that follow it."""
+    for first, last in sorted(voids):
+        epoch = last if first <= epoch + 1 <= last else epoch
+    return epoch
 
 
 def check_follows(files: Files, folder: str, name: str, found: Epochs, before: str) -> None:

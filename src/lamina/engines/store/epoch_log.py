@@ -35,8 +35,8 @@ class EpochLog:
         head: Callable[[], tuple[int, list[bytes]]],
         was_rotated: Callable[[str], None],
     ) -> None:
-        """``head``: what the first records of a file have to be, and the durable epoch that they say. ``was_rotated`` is
-        told of each new name."""
+        """``head``: the durable epoch, and the first records of a file, which say it. ``was_rotated`` is called with
+        each new name."""
         self._files, self._folder, self._clock, self._committer = files, folder, clock, committer
         self._last_ns, self._head, self._was_rotated = last_ns, head, was_rotated
         self._log: Log | None = None

@@ -16,7 +16,7 @@ from lamina.engines.store import catalog as catalogs
 from lamina.engines.store import hints
 from lamina.engines.store.baseline import Baseline
 from lamina.engines.store.catalog import Catalog
-from lamina.engines.store.codec import Reached
+from lamina.engines.store.codec import NOTHING_REACHED, Reached
 from lamina.engines.store.fold import Fold
 from lamina.engines.store.merging import run_of
 from lamina.engines.store.reading import FileRead, fold_file
@@ -61,7 +61,7 @@ class Layers:
     """The last of them: the parts."""
     storages: Storages = field(default_factory=Storages)
     read: dict[str, FileRead] = field(default_factory=dict)
-    reached: Reached = Reached()
+    reached: Reached = NOTHING_REACHED
     """How far the epoch file had come, by what the files say."""
     newest_epoch: int = 0
     """Largest epoch of any session, whether it counts or not."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lamina.engines.store import codec, hints
-from lamina.engines.store.codec import REACHED, Reached
+from lamina.engines.store.codec import NOTHING_REACHED, REACHED, Reached
 from lamina.engines.store.fold import Fold, why_not
 from lamina.engines.store.table import Table
 from lamina.errors import Corruption
@@ -36,7 +36,7 @@ class FileRead:
     """Why reading ended there."""
     vouches_ns: int = 0
     """The first record says that the file before it, of the same channel, reached this time; 0: it does not say."""
-    reached: Reached = Reached()
+    reached: Reached = NOTHING_REACHED
     """How far the epoch file had come, by what this file says."""
 
     @property
@@ -69,7 +69,7 @@ def fold_file(
         scan = FileScan(file, end=size)
         last_ns = 0
         vouches_ns = 0
-        reached = Reached()
+        reached = NOTHING_REACHED
         for batch in scan:
             for each in reached_in(batch):
                 reached = reached.joined(each)

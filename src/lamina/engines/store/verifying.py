@@ -13,10 +13,9 @@ from typing import Final
 
 from lamina.engines.store import catalog as catalogs
 from lamina.engines.store import epoch_file, hints, salvage
-from lamina.engines.store.backup import MANIFEST
 from lamina.engines.store.catalog import Catalog, Part
 from lamina.engines.store.cleaning import obsolete
-from lamina.engines.store.codec import Reached
+from lamina.engines.store.codec import NOTHING_REACHED, Reached
 from lamina.engines.store.epoch_file import Epochs
 from lamina.engines.store.fold import Fold
 from lamina.engines.store.inputs import RUN
@@ -25,6 +24,7 @@ from lamina.engines.store.reading import FileRead, fold_file
 from lamina.engines.store.salvage import Bad
 from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.table import Table
+from lamina.engines.store.targets import MANIFEST
 from lamina.errors import Corruption, DiskError, StorageError, WrongFormat, from_os
 from lamina.log import kernel
 from lamina.log.files import Files, file_size, join
@@ -72,7 +72,7 @@ class FileFacts:
     last_ns: int = 0
     vouches_ns: int = 0
     """How far it says that the file before it reached."""
-    reached: Reached = Reached()
+    reached: Reached = NOTHING_REACHED
     """How far it says that the epoch file had come."""
     is_active: bool = False
     is_merged: bool = False
@@ -89,7 +89,7 @@ class VerifyReport:
     """None: it cannot be read."""
     durable: int = 0
     """Everything of sessions up to this epoch is on the disk."""
-    reached: Reached = Reached()
+    reached: Reached = NOTHING_REACHED
     """How far the epoch file had come, by what files of channels say that are in no part."""
     voids: list[tuple[int, int]] = field(default_factory=list)
     files: list[FileFacts] = field(default_factory=list)
@@ -175,6 +175,7 @@ class _Look:
         newest = Epochs()
         before = 0
         last: FileName | None = None
+        is_whole = True  # the one before
         streams = self._listing.of_stream(epoch_file.NAME)
         for name in streams[-2:] if self._is_quick else streams:
             one = Epochs()
@@ -189,13 +190,16 @@ class _Look:
                 if one.records and last is not None:
                     epoch_file.check_follows(self._files, self._folder, name.name, one, last.name)
                 if one.records:
-                    self._look_for_gap(name.name, one, before, is_first=last is None)
-                    last = name
+                    if is_whole:
+                        self._look_for_gap(name.name, one, before, is_first=last is None)
+                    last, is_whole = name, not one.has_gap
             except FileNotFoundError:
                 continue  # removed or rotated since the folder was listed
             except (Corruption, WrongFormat) as error:
+                is_whole = False
                 self._bad(error, facts.bytes, is_needed=is_newest)
             except DiskError as error:
+                is_whole = False
                 self._unreadable(name.name, error, is_needed=is_newest)
             if one.torn_at is not None and self._report.holder is None:
                 self._report.torn.append(
@@ -218,10 +222,7 @@ class _Look:
         head = one.begun_with
         if head is None or (is_first and self._is_quick):
             return
-        at = before
-        for first, last in sorted(one.voids):
-            at = last if first <= at + 1 <= last else at
-        if at < head:
+        if epoch_file.through_voids(before, one.voids) < head:
             what = "files before it are missing" if is_first else f"the file before it ends with epoch {before}"
             reason = f"it begins with epoch {head}, {what}: when epochs became durable is not known"
             self._gaps.append((head, Damage(name, 0, 0, reason, is_needed=False, is_between=True)))
@@ -419,7 +420,6 @@ class _Look:
                 last = its[-1] if its else FileFacts(stream, CHANNEL)
                 reason = f"the end of the file is gone, though epoch {epoch} is durable"
                 self._report.damage.append(Damage(last.name, last.bytes, last.bytes, reason, is_missing=not its))
-
 
     def _for_end_of_epochs(self, epochs: Epochs) -> None:
         """That it reaches as far as the channels say."""
