@@ -117,8 +117,11 @@ def back_up(
 
 
 def _first_damage(files: Files, folder: str) -> Damage | None:
-    """Of what a store needs to open and to hold all that it did."""
+    """Of what a store needs to open and to hold all that it did. Raises: DiskError."""
     report = verify(files, folder, beside_writer=False)
+    for damage in report.damage:
+        if damage.error is not None:
+            raise damage.error
     return next((damage for damage in report.damage if damage.is_needed), None)
 
 
@@ -297,7 +300,10 @@ def check_backup(files: Files, folder: str, progress: Progress = lambda done, to
     if not problems:
         problems = _check_catalog(files, folder, manifest)
     if not problems:  # damage that was there when it was made, by one that did not look
-        damage = _first_damage(files, folder)
+        try:
+            damage = _first_damage(files, folder)
+        except StorageError as error:
+            return [error.message]
         problems += [] if damage is None else [f"{damage.file}, byte {damage.offset}: {damage.reason}"]
     return problems
 

@@ -61,6 +61,8 @@ class Epochs:
     """By channel: time of the newest record known to be safe, and the epoch at which that was said."""
     files: tuple[str, ...] = ()
     """Rotated files that were there when the file was begun."""
+    ends: dict[str, int] = field(default_factory=dict)
+    """Of those, the newest of each channel, and the time of its last record."""
     history: list[tuple[int, int]] = field(default_factory=list)
     """(time, epoch): when each became durable."""
     generation: int = -1
@@ -154,8 +156,10 @@ def _take_head(epochs: Epochs, time_ns: int, payload: bytes) -> None:
         raise ValueError("the record has another size than its counts say")
     for channel, newest in _CHANNEL.iter_unpack(payload[at:]):
         # As of its newest file, not of this record: a compaction may take that before it takes what is behind it.
-        boundaries = [int(name.rpartition(".")[2]) for name in names if name.startswith(f"pwal_{channel:04d}.")]
-        epochs.attested[channel] = newest, max(boundaries, default=0)
+        its = [name for name in names if name.startswith(f"pwal_{channel:04d}.")]
+        epochs.attested[channel] = newest, max((int(name.rpartition(".")[2]) for name in its), default=0)
+        if its:
+            epochs.ends[sort_out(its).segments[-1].name] = newest
     epochs.voids = [(first, last) for first, last in voids]
     epochs.files = tuple(names)
     epochs.begun_with = epoch if not epochs.records else epochs.begun_with

@@ -53,6 +53,8 @@ class Damage:
     is_missing: bool = False
     is_between: bool = False
     """What is missing is whole files before this one, whose names nobody knows."""
+    error: DiskError | None = None
+    """The disk refused to read it: whether it is damaged is not known."""
 
 
 @dataclass(slots=True)
@@ -162,7 +164,9 @@ class _Look:
         self._files, self._folder = files, report.folder
         self._report, self._listing, self._progress = report, listing, progress
         self._is_quick = is_quick
-        self._gaps: list[tuple[int, Damage]] = []  # in what epoch files say, each with the epoch behind it
+        self._gaps: list[tuple[int, Damage]] = []  # in what epoch files say, each with the epoch that is known again
+        self._ends: dict[str, int] = {}  # of rotated files: the time that each has to reach
+        self._formers: list[Catalog] = []  # those that can be read
 
     def _add(self, facts: FileFacts) -> None:
         self._report.files.append(facts)
@@ -201,6 +205,7 @@ class _Look:
             except DiskError as error:
                 is_whole = False
                 self._unreadable(name.name, error, is_needed=is_newest)
+            self._ends |= one.ends
             if one.torn_at is not None and self._report.holder is None:
                 self._report.torn.append(
                     Torn(name.name, one.torn_at, facts.bytes - one.torn_at, "the last record is not whole")
@@ -231,7 +236,7 @@ class _Look:
         self._report.damage.append(Damage(error.file, error.offset, max(end, error.offset), error.reason, is_needed))
 
     def _unreadable(self, name: str, error: DiskError, *, is_needed: bool) -> None:
-        self._report.damage.append(Damage(name, 0, 0, error.message, is_needed))
+        self._report.damage.append(Damage(name, 0, 0, error.message, is_needed, error=error))
 
     # -- the baseline ------------------------------------------------------------------------------------------------
 
@@ -240,19 +245,26 @@ class _Look:
             self._report.catalog = given or catalogs.load(self._files, self._folder, at_least=epochs.generation)
         except (Corruption, WrongFormat) as error:
             self._bad(error, error.offset)
+        catalog = self._report.catalog
         for name in () if self._is_quick else sorted(names):
             generation = catalogs.former_generation(name)
             if generation is not None:
                 try:
-                    catalogs.load_former(self._files, self._folder, generation)
+                    former = catalogs.load_former(self._files, self._folder, generation)
                 except (Corruption, WrongFormat) as error:
                     self._bad(error, error.offset, is_needed=False)
-        catalog = self._report.catalog
+                else:
+                    self._formers += [] if former is None else [former]
         if catalog is not None and catalog.epoch > self._report.durable:
             reason = f"the durable epoch is {self._report.durable}, but the catalog is of epoch {catalog.epoch}"
             self._report.damage.append(Damage(self._newest_epoch_file(), 0, 0, reason))
-        compacted = catalog.epoch if catalog is not None else 0
-        self._report.damage += [damage for head, damage in self._gaps if head > compacted]  # else clean-up took them
+        oldest = self._oldest()
+        self._report.damage += [damage for head, damage in self._gaps if head > oldest]  # else they were cleaned up
+
+    def _oldest(self) -> int:
+        """The epoch back to which everything should be there."""
+        known = [] if self._report.catalog is None else [self._report.catalog]
+        return min((catalog.epoch for catalog in [*known, *self._formers]), default=0)
 
     def _newest_epoch_file(self) -> str:
         known = self._listing.of_stream(epoch_file.NAME)
@@ -263,24 +275,29 @@ class _Look:
         named = {part.name: part for part in catalog.parts}
         for part in catalog.parts:
             self._at_part(part.name, part)
-        for name in () if self._is_quick else self._listing.segments:
-            if name.is_part and name.name not in named:
-                self._at_part(name.name, None)
+        if self._is_quick:
+            return
+        formers = {part.name: part for former in self._formers for part in former.parts if part.name not in named}
+        for part in formers.values():
+            self._at_part(part.name, part, is_needed=False)
+        for name in self._listing.segments:
+            if name.is_part and name.name not in named and name.name not in formers:
+                self._at_part(name.name, None, is_needed=False)
 
-    def _at_part(self, name: str, part: Part | None) -> None:
-        facts = FileFacts(name, PART, is_merged=part is None)
+    def _at_part(self, name: str, part: Part | None, *, is_needed: bool = True) -> None:
+        facts = FileFacts(name, PART, is_merged=not is_needed)
         try:
             facts.bytes = _size(self._files, self._folder, name)
             self._look_at_part(name, part, facts)
         except FileNotFoundError:
-            if part is None or self._is_outdated():
+            if part is None or self._is_outdated() or not (is_needed or self._has_all_formers()):
                 return
-            reason = "the catalog names this file, and it is not there"
-            self._report.damage.append(Damage(name, 0, 0, reason, is_missing=True))
+            reason = f"{'the' if is_needed else 'a former'} catalog names this file, and it is not there"
+            self._report.damage.append(Damage(name, 0, 0, reason, is_needed, is_missing=True))
         except (Corruption, WrongFormat) as error:
-            self._bad(error, facts.bytes, is_needed=part is not None)
+            self._bad(error, facts.bytes, is_needed=is_needed)
         except DiskError as error:
-            self._unreadable(name, error, is_needed=part is not None)
+            self._unreadable(name, error, is_needed=is_needed)
         self._add(facts)
 
     def _look_at_part(self, name: str, part: Part | None, facts: FileFacts) -> None:
@@ -311,6 +328,11 @@ class _Look:
             raise Corruption(name, 0, reason, hint=hints.DAMAGED)
         if part is not None and part.crc != crc:
             raise Corruption(name, 0, "the checksum of the file is not that in the catalog", hint=hints.DAMAGED)
+
+    def _has_all_formers(self) -> bool:
+        """None was cleaned up meanwhile: clean-up takes them before it takes what they need."""
+        names = set(_list(self._files, self._folder))
+        return all(catalogs.former_name(former.generation) in names for former in self._formers)
 
     def _is_outdated(self) -> bool:
         """Another generation was committed meanwhile."""
@@ -405,6 +427,8 @@ class _Look:
             if facts.kind == CHANNEL and not facts.is_merged:
                 self._report.reached = self._report.reached.joined(facts.reached)
         self._for_end_of_epochs(epochs)
+        if not self._is_quick and self._has_all_formers() and not self._is_outdated():
+            self._for_merged(catalog, now)
         damaged = {damage.file[:9] for damage in self._report.damage}
         for channel, (time_ns, epoch) in epochs.attested.items():
             stream = f"pwal_{channel:04d}"
@@ -420,6 +444,19 @@ class _Look:
                 last = its[-1] if its else FileFacts(stream, CHANNEL)
                 reason = f"the end of the file is gone, though epoch {epoch} is durable"
                 self._report.damage.append(Damage(last.name, last.bytes, last.bytes, reason, is_missing=not its))
+
+    def _for_merged(self, catalog: Catalog, now: set[str]) -> None:
+        """Files that only reads as of an earlier epoch need; ends of rotated files that nothing else vouches for."""
+        report, oldest = self._report, self._oldest()
+        for name in catalog.merged:
+            if name not in now and (catalogs.rotated_epoch(name) or 0) > oldest:
+                reason = "the file is not there, though a former catalog is that needs it"
+                report.damage.append(Damage(name, 0, 0, reason, is_needed=False, is_missing=True))
+        known = {damage.file for damage in report.damage}
+        for facts in report.files:
+            if facts.name not in known and facts.kind == CHANNEL and facts.last_ns < self._ends.get(facts.name, 0):
+                reason = "the end of the file is gone, an epoch file vouches for more"
+                report.damage.append(Damage(facts.name, facts.bytes, facts.bytes, reason, not facts.is_merged))
 
     def _for_end_of_epochs(self, epochs: Epochs) -> None:
         """That it reaches as far as the channels say."""
