@@ -129,13 +129,25 @@ def rotated(told: Told) -> None:
     told(Story.rotate, puts(7), Story.rotate, Story.close)
 
 
+def void_in_the_last_run(told: Told) -> None:
+    told(void_by_a_crash, puts(7), puts(8), Story.close)
+
+
 def void_at_last(told: Told) -> None:
     told(void_by_a_crash, Story.close)
 
 
-ENDINGS = {
-    end.__name__: end for end in (closed, compacted, cleaned, cleaned_in_part, restarted_idle, rotated, void_at_last)
-}
+_ENDINGS = (
+    closed,
+    compacted,
+    cleaned,
+    cleaned_in_part,
+    restarted_idle,
+    rotated,
+    void_at_last,
+    void_in_the_last_run,
+)
+ENDINGS = {end.__name__: end for end in _ENDINGS}
 
 
 @cache
