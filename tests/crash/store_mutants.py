@@ -56,7 +56,8 @@ MUTANTS = [
         "the head of an epoch file is not synced",
         STORE,
         "            epoch, records = self._head()\n            self._append(epoch, records)\n",
-        "            epoch, records = self._head()\n            self._log.append_many(records)\n",
+        "            epoch, records = self._head()\n"
+        "            self.reached = Reached(epoch, self._log.append_many(records))\n",
         CUTS,
     ),
     Mutant(
