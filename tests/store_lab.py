@@ -20,7 +20,6 @@ from lamina.engines.store.rotation import Rotated
 from lamina.engines.store.table import Table
 from lamina.errors import StorageError
 from lamina.log.files import Files
-from lamina.log.formats import PWAL
 from lamina.log.scan import FileScan
 from lamina.testing import FaultyFiles, ManualClock, MemoryFiles
 
@@ -200,7 +199,8 @@ def epochs_in(files: Files, name: str) -> list[int]:
         payloads = [batch.payload(at) for batch in FileScan(file) for at in range(len(batch.times))]
     finally:
         file.close()
-    records = [codec.decode(payload) for payload in payloads if not PWAL.is_mark(payload)]
+    own = bytes([codec.BEGIN, codec.END, codec.PUT, codec.REMOVE, codec.CLEAR, codec.ADD, codec.DROP])
+    records = [codec.decode(payload) for payload in payloads if payload[0] in own]
     return [record.epoch for record in records if record.kind == codec.BEGIN]
 
 

@@ -24,6 +24,7 @@ def _in_scene(scene: str) -> tuple[str, ...]:
 
 
 FLIPS = ("tests/crash/test_store_damage.py",)
+FILES = ("tests/crash/test_store_files.py",)
 
 STORE = "engines/store"
 """Whichever file of it holds the text: code moves."""
@@ -40,24 +41,49 @@ MUTANTS = [
     Mutant(
         "an epoch is told before it is recorded",
         STORE,
-        "            if records:\n                self.epoch_log.record(records)\n",
-        "            if records:\n                self.waiters.tell(step.upper)\n"
-        "                self.epoch_log.record(records)\n",
+        "            durable = max(step.record, recorded)\n",
+        "            durable = max(step.record, recorded)\n            self.waiters.tell(step.upper)\n",
         CUTS,
     ),
     Mutant(
         "nobody waits for epoch records",
         STORE,
-        "        self._log.append_many(records, until=Level.SYNCED)\n",
-        "        self._log.append_many(records)\n",
+        "        position = self._log.append_many(records, until=Level.SYNCED)\n",
+        "        position = self._log.append_many(records)\n",
         CUTS,
     ),
     Mutant(
         "the head of an epoch file is not synced",
         STORE,
-        "            self._log.append(self._head(), until=Level.SYNCED)\n",
-        "            self._log.append(self._head())\n",
+        "            epoch, records = self._head()\n            self._append(epoch, records)\n",
+        "            epoch, records = self._head()\n"
+        "            self.reached = Reached(epoch, self._log.append_many(records))\n",
         CUTS,
+    ),
+    Mutant(
+        "a channel repeats an epoch that is not recorded yet",
+        STORE,
+        "            attested = self._sync(pending, step.upper)\n",
+        "            before = self.epoch_log.reached\n"
+        "            self.epoch_log.reached = before._replace(epoch=step.record, time_ns=before.time_ns + 1)\n"
+        "            attested = self._sync(pending, step.upper)\n",
+        CUTS,
+    ),
+    Mutant(
+        "the catalog is vouched for before it is saved",
+        STORE,
+        "        baseline = Baseline.open(engine.files, engine.folder, catalog, engine.baseline)\n",
+        "        engine.vouch_for_catalog(catalog.generation)\n"
+        "        baseline = Baseline.open(engine.files, engine.folder, catalog, engine.baseline)\n",
+        _in_scene("compaction"),
+    ),
+    Mutant(
+        "a catalog is vouched for whose name a power cut may take back",
+        STORE,
+        "                self._go_over(catalog, baseline, gone)\n            raise\n",
+        "                self._go_over(catalog, baseline, gone)\n"
+        "                engine.vouch_for_catalog(catalog.generation)\n            raise\n",
+        (f"{_CUTS}::test_no_power_cut_behind_a_catalog_whose_sync_failed",),
     ),
     Mutant(
         "epochs that a crash left are not void",
@@ -271,6 +297,48 @@ MUTANTS = [
         "        check_attested(found, gathering.result, epochs, catalog)\n",
         "",
         FLIPS,
+    ),
+    Mutant(
+        "an epoch file that lost its end is taken as it is",
+        STORE,
+        "        check_reached(gathering.result.reached, epochs)\n",
+        "",
+        FILES,
+    ),
+    Mutant(
+        "what the epoch file says at the end is not repeated",
+        STORE,
+        "                    teardown.step(partial(self._repeat_epochs, log))\n",
+        "                    pass\n",
+        FILES,
+    ),
+    Mutant(
+        "void epochs are not repeated",
+        STORE,
+        "[each for each in voids if each[1] > compacted]",
+        "[]",
+        FILES,
+    ),
+    Mutant(
+        "an older copy of the epoch file is taken for the one that it was",
+        STORE,
+        "                    check_follows(files, folder, name.name, found, known[-1].name)\n",
+        "                    pass\n",
+        FILES,
+    ),
+    Mutant(
+        "an older copy of the catalog is taken for the one that it was",
+        STORE,
+        "        if catalog.generation < at_least:\n",
+        "        if False:\n",
+        FILES,
+    ),
+    Mutant(
+        "an older copy of the catalog is put back though files are gone that it needs",
+        STORE,
+        "        if begun_at < 0:\n",
+        "        if False:\n",
+        FILES,
     ),
     Mutant(
         "a rotated file that is gone is not missed",

@@ -108,7 +108,7 @@ def test_rule_c05_damage_inside_what_is_durable_is_refused_with_file_byte_and_ep
         lab.s(0, epoch, **{f"k{epoch}": "1"})
     lab.sw()
     lab.crash()
-    lab.damage("pwal_0000", 60)
+    lab.damage("pwal_0000", lab.data("pwal_0000").index(b"k2"))
     error = lab.refuses_to_open(Corruption)
     assert error.facts["file"] == "pwal_0000" and "epoch 2, which is durable" in str(error)
 

@@ -88,6 +88,9 @@ def _folders_in(path: str) -> list[str]:
 
 
 def _look_quickly(folder: LogFolder) -> Iterator[Finding]:
+    if folder.name == "store":
+        yield from _look_at_store(folder)
+        return
     is_written = _is_written(folder.path)
     if folder.name == "queues":
         for damage in queues.needs(_FILES, folder.path):
@@ -155,6 +158,21 @@ def _look_deeply(folder: LogFolder, progress: Progress) -> Iterator[Finding]:
             yield Finding(_LEVELS[each.kind], folder.name, each.text, each.do)
     if verdict.newest is not None:
         yield from _future(folder, *verdict.newest)
+
+
+def _look_at_store(folder: LogFolder) -> Iterator[Finding]:
+    """What a start reads, as only all of it together shows whether a file is missing or cut."""
+    from lamina.engines.store.verifying import verify
+
+    report = verify(_FILES, folder.path, is_quick=True)
+    for damage in report.damage:
+        level = PROBLEM if damage.is_needed else WARNING
+        yield Finding(level, folder.name, f"{damage.file}, byte {damage.offset}: {damage.reason}", _mend(folder))
+    for torn in report.torn:
+        yield _torn(folder, torn.file, torn.offset, torn.bytes)
+    newest = max(report.files, key=lambda file: file.last_ns, default=None)
+    if newest is not None:
+        yield from _future(folder, newest.name, newest.last_ns)
 
 
 def _torn(folder: LogFolder, file: str, offset: int, size: int) -> Finding:

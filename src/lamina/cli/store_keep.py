@@ -37,10 +37,11 @@ def verify(data: str, as_json: bool) -> int:
 
     A torn tail is what a crash leaves and is cut at the next open: exit 0. Damage: exit 6.
     """
-    return _verify(folder_of(data), as_json)
+    return verify_folder(folder_of(data), as_json)
 
 
-def _verify(folder: str, as_json: bool) -> int:
+def verify_folder(folder: str, as_json: bool) -> int:
+    """Of the folder of a store."""
     from lamina.engines.store.verifying import as_dict, verify
     from lamina.log.files.real import RealFiles
 
@@ -75,7 +76,7 @@ def repair(data: str, accept_loss: bool, dry_run: bool, yes: bool, as_json: bool
 
     folder = folder_of(data, to_change=True)
     if dry_run:
-        return _verify(folder, as_json)
+        return verify_folder(folder, as_json)
     if accept_loss:
         confirm(f"Repair {data}, and lose the sessions whose bytes are damaged?", yes=yes)
     with for_itself():

@@ -25,6 +25,8 @@ from lamina.engines.store import catalog as catalogs
 from lamina.engines.store import hints, targets
 from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.codec import MOST
+from lamina.engines.store.targets import MANIFEST
+from lamina.engines.store.verifying import Damage, verify
 from lamina.errors import BadOption, Corruption, StorageError, WrongFormat, from_os
 from lamina.log import kernel, rewrite
 from lamina.log.files import File, Files, join, read_at, write_all
@@ -34,7 +36,6 @@ from lamina.log.segment import open_for_reading
 
 Progress = Callable[[int, int], None]
 
-MANIFEST: Final = "backup_manifest"
 RESTORING: Final = ".restoring"
 """Behind the name of the target while it is being filled."""
 _TITLE: Final = "lamina store backup "
@@ -79,9 +80,9 @@ def back_up(
     them. None may be removed meanwhile (``clean_up`` has ``keep`` for that). With ``link`` they get a second name
     where the disk can do that, and are copied where not.
 
-    Durability: when it returns, the backup is on the disk and was read once: the parts are as the catalog says.
+    Durability: when it returns, the backup is on the disk and was read: it is a store that opens.
     Raises: BadOption for a target that is not empty or in the store, or a name that is not that of a closed file;
-        Corruption of a part; DiskFull, DiskError. Then the target is empty again, as far as that can be.
+        Corruption of a file, with byte; DiskFull, DiskError. Then the target is empty again, as far as that can be.
     """
     wanted = sorted({*names, *(part.name for part in catalog.parts)} - {catalogs.NAME})
     for name in wanted:
@@ -100,6 +101,9 @@ def back_up(
         _write(files, join(to, catalogs.NAME), [text])
         backed_up.append(BackedUp(catalogs.NAME, len(text), kernel.crc32c(text)))
         files.sync_folder(to)
+        damage = _first_damage(files, to)
+        if damage is not None:
+            raise Corruption(damage.file, damage.offset, damage.reason, hint=hints.DAMAGED)
         manifest = Manifest(max([catalog.epoch, *epochs]), clock.now_ns(), tuple(backed_up))
         made.append(MANIFEST)
         rewrite.replace(files, to, MANIFEST, [encode(manifest)], PWAL)
@@ -110,6 +114,15 @@ def back_up(
         _take_back(files, to, made)
         raise
     return manifest
+
+
+def _first_damage(files: Files, folder: str) -> Damage | None:
+    """Of what a store needs to open and to hold all that it did. Raises: DiskError."""
+    report = verify(files, folder, beside_writer=False)
+    for damage in report.damage:
+        if damage.error is not None:
+            raise damage.error
+    return next((damage for damage in report.damage if damage.is_needed), None)
 
 
 def _take(files: Files, folder: str, name: str, to: str, made: list[str], *, link: bool) -> BackedUp:
@@ -286,6 +299,12 @@ def check_backup(files: Files, folder: str, progress: Progress = lambda done, to
         progress(done, manifest.bytes)
     if not problems:
         problems = _check_catalog(files, folder, manifest)
+    if not problems:  # damage that was there when it was made, by one that did not look
+        try:
+            damage = _first_damage(files, folder)
+        except StorageError as error:
+            return [error.message]
+        problems += [] if damage is None else [f"{damage.file}, byte {damage.offset}: {damage.reason}"]
     return problems
 
 

@@ -319,14 +319,21 @@ class _Reading:
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
-def load(files: Files, folder: str) -> Catalog:
+def load(files: Files, folder: str, *, at_least: int = -1) -> Catalog:
     """The catalog of a store, that of a new one if there is neither a catalog nor anything that one has named.
 
-    Raises: Corruption, WrongFormat, DiskError; nothing is ever changed.
+    ``at_least``: the generation that the epoch file says it has; -1: it does not say.
+    Raises: Corruption, also of one that is older than that; WrongFormat, DiskError; nothing is ever changed.
     """
     found = _read(files, folder, NAME)
     if found is not None:
-        return decode(found)
+        catalog = decode(found)
+        if catalog.generation < at_least:
+            reason = f"the catalog is an older copy: of generation {catalog.generation}, there was one of {at_least}"
+            raise Corruption(NAME, 0, reason, hint=_LOST)
+        return catalog
+    if at_least >= 0:
+        raise Corruption(NAME, 0, f"the catalog is missing: there was one of generation {at_least}", hint=_LOST)
     try:
         names = files.list(folder)
     except OSError as error:

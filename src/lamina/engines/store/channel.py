@@ -12,6 +12,7 @@ is written. A rotated file is closed and never changes again.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lamina.engines.logged import check_room
@@ -26,6 +27,7 @@ from lamina.log.options import LogOptions
 from lamina.log.packed import Packed
 from lamina.log.positions import Position
 from lamina.log.sync import OS, Level
+from lamina.log.teardown import Teardown
 from lamina.log.writer import Log
 from lamina.units import KIB, MIB
 
@@ -93,6 +95,8 @@ class Channel:
         self._is_sealed = False  # the log holds no file any more
         self._is_unsynced = False  # the last file was renamed, and the folder not synced since
         self._marks: list[int] = []
+        self._repeated_ns = 0  # how far the epoch file had come, by what the active file says
+        self._voids_repeated = 0  # void ranges that the active file says
         self.session: Session | None = None
         """The one that is open. The store's lock guards it."""
         self._gathered: list[Batch] = []  # what is to be written, in order; the store's lock guards it
@@ -166,9 +170,22 @@ class Channel:
         if self._log is None:
             self._sync_name()
             self._log = self._start()
+            self._repeated_ns = self._voids_repeated = 0
             self.has_file = True
+        self._repeat_epochs(self._log)  # goes with the batch, as one write
         batch.position = self._log.append_many(batch.packed)
         batch.log = self._log
+
+    def _repeat_epochs(self, log: Log) -> None:
+        """Note how far the epoch file has come, if that moved: without it that one could lose its end in silence."""
+        store, reached = self._store, self._store.epoch_log.reached
+        if reached.time_ns == self._repeated_ns:
+            return
+        voids = store.voids[self._voids_repeated :]
+        compacted = store.catalog.epoch
+        log.append(codec.reached(reached.epoch, reached.time_ns, [each for each in voids if each[1] > compacted]))
+        self._repeated_ns = reached.time_ns
+        self._voids_repeated = max(self._voids_repeated + len(voids) - 1, 0)  # the last range may grow
 
     def turn(self, boundary: int) -> None:
         """Close the file and rename it, if it is marked with ``boundary`` or an earlier one. No session of such an
@@ -240,10 +257,14 @@ class Channel:
         return log
 
     def close(self) -> None:
-        with self._lock:
+        """Nothing is written any more, and what the epoch file says at the end is repeated: then it cannot lose any of
+        that unnoticed. Raises: StorageError; the file is let go all the same."""
+        with self._lock, Teardown(self.name) as teardown:
             log, self._log = self._log, None
             if log is not None:
-                log.close()
+                if log.failure is None and log.stats.records and not self._is_sealed:
+                    teardown.step(partial(self._repeat_epochs, log))
+                teardown.step(log.close)
 
 
 class Session(Entries):

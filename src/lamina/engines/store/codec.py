@@ -8,6 +8,8 @@
     add      06  storage(u64)  major(u64)  minor(u64)                       the storage is there
     drop     07  storage(u64)  major(u64)  minor(u64)                       as clear, and the storage is not there
 
+    reached  92 01 "epoch"  epoch(u64)  time(u64)  {first(u64)  last(u64)}*     how far the epoch file had come
+
 ``size`` is that of the key. (major, minor) is the write version: of two entries of one key the larger one counts,
 wherever they stand. Versions and storages are big endian so that their bytes compare as they do.
 
@@ -18,6 +20,7 @@ above. Items are found by their *place*, storage(u64) and key: ordered by storag
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 BEGIN: Final = 1
@@ -42,6 +45,7 @@ _STORAGE: Final = struct.Struct(">BQQQ")
 _ENTRY: Final = struct.Struct(">BQQQI")
 _VERSION: Final = struct.Struct(">QQ")
 _PLACE: Final = struct.Struct(">Q")
+_RANGE: Final = struct.Struct(">QQ")
 
 ENTRY_SIZE: Final = _ENTRY.size
 TIME_SIZE: Final = 8
@@ -49,6 +53,10 @@ VERSION_AT: Final = TIME_SIZE + 9
 VERSION_END: Final = VERSION_AT + 16
 KEY_AT: Final = TIME_SIZE + ENTRY_SIZE
 """Offsets in an item."""
+
+REACHED: Final = b"\x92\x01epoch"
+"""How a record begins that says how far the epoch file had come. Its first byte is that of the kernel's marks, which
+everything that reads entries passes over."""
 
 OLDEST: Final = bytes(16)
 """The version (0, 0)."""
@@ -89,6 +97,32 @@ def about_storage(kind: int, storage: int, major: int, minor: int) -> bytes:
     return _STORAGE.pack(kind, storage, major, minor)
 
 
+class Reached(NamedTuple):
+    """How far the epoch file had surely come, by what a file of a channel says.
+
+    What it says was synced in the epoch file before it was written to the channel. So an epoch file that does not reach
+    as far has lost something.
+    """
+
+    epoch: int = 0
+    """Everything up to this epoch was durable."""
+    time_ns: int = 0
+    """Of the record of the epoch file that said so, or of a later one."""
+    voids: tuple[tuple[int, int], ...] = ()
+    """First and last of each range of epochs that never came to be. All records of a file together have all of them
+    that are not in the parts."""
+
+    def joined(self, other: Reached) -> Reached:
+        """What both say."""
+        if not other.time_ns:
+            return self
+        voids = self.voids if self.voids == other.voids else tuple(sorted({*self.voids, *other.voids}))
+        return Reached(max(self.epoch, other.epoch), max(self.time_ns, other.time_ns), voids)
+
+
+NOTHING_REACHED: Final = Reached()
+
+
 class Entry(NamedTuple):
     """A record taken apart; what its kind does not have is 0 or empty."""
 
@@ -99,6 +133,18 @@ class Entry(NamedTuple):
     value: bytes = b""
     epoch: int = 0
     entries: int = 0
+
+
+def reached(epoch: int, time_ns: int, voids: Sequence[tuple[int, int]] = ()) -> bytes:
+    return REACHED + _RANGE.pack(epoch, time_ns) + b"".join(_RANGE.pack(*each) for each in voids)
+
+
+def read_reached(payload: bytes) -> Reached | None:
+    """None: it is another record."""
+    if not payload.startswith(REACHED) or (len(payload) - len(REACHED)) % _RANGE.size or len(payload) == len(REACHED):
+        return None
+    (epoch, time_ns), *voids = _RANGE.iter_unpack(payload[len(REACHED) :])
+    return Reached(epoch, time_ns, tuple((first, last) for first, last in voids))
 
 
 def decode(payload: bytes) -> Entry:

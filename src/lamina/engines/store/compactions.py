@@ -275,6 +275,7 @@ class Compactions:
             if self._is_there(catalog):
                 self._go_over(catalog, baseline, gone)
             raise
+        engine.vouch_for_catalog(catalog.generation)
         self._go_over(catalog, baseline, gone)
         try:
             compaction_progress.remove(engine.files, engine.folder)

@@ -6,12 +6,15 @@
                  files(u32)  {size(u16)  name}*                        earlier ones said: void epochs, rotated files,
                  {channel(u16)  time(u64)}*                            and the newest record in those of each channel
     void     03  first(u64)  last(u64)                                 these epochs do not count, now or ever
+    catalog  04  generation(u64)                                       the compaction catalog is of this generation, or
+                                                                       of a later one
 
 Epochs that were not durable at a crash are void: opening says so here, in one synced record, and their sessions are
 passed over wherever they stand. So no other file is ever marked or cut for it, and they cannot come back when a later
 epoch becomes durable.
 
 The times of the channels vouch for their files: one that ends before its time has lost something that was durable.
+So do the channels for this file (codec.Reached), and this file for the catalog: each says only what was synced before.
 """
 
 from __future__ import annotations
@@ -30,15 +33,18 @@ from lamina.log.frame import REASONS, Stop
 from lamina.log.naming import FileName, parse, sort_out
 from lamina.log.scan import FileScan
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
+from lamina.units import show_time
 
 DURABLE: Final = 1
 HEAD: Final = 2
 VOID: Final = 3
+CATALOG: Final = 4
 NAME: Final = "epoch"
 
 _EPOCH: Final = struct.Struct(">BQ")
 _CHANNEL: Final = struct.Struct(">HQ")
 _RANGE: Final = struct.Struct(">QQ")
+_CATALOG: Final = struct.Struct(">BQ")
 _COUNT: Final = struct.Struct(">I")
 _SIZE: Final = struct.Struct(">H")
 _FIRST: Final = 4096  # bytes that are read to find the first record
@@ -55,12 +61,25 @@ class Epochs:
     """By channel: time of the newest record known to be safe, and the epoch at which that was said."""
     files: tuple[str, ...] = ()
     """Rotated files that were there when the file was begun."""
+    ends: dict[str, int] = field(default_factory=dict)
+    """Of those, the newest of each channel, and the time of its last record."""
     history: list[tuple[int, int]] = field(default_factory=list)
     """(time, epoch): when each became durable."""
+    generation: int = -1
+    """The compaction catalog is of this generation or of a later one; -1: that is not said."""
+    has_gap: bool = False
+    """A repair took something out."""
     records: int = 0
+    """That say something about epochs."""
     in_active: int = 0
-    """Records of the active file, which may be none."""
+    """Those of the active file, which may be none."""
+    begun_ns: int = 0
+    """Time of the first of them."""
+    begun_with: int | None = None
+    """The epoch that it said was durable, if it was a head."""
     last_ns: int = 0
+    active_end: int | None = None
+    """Where the last whole record of the active file ends; None: there is no such file."""
     torn_at: int | None = None
     """Where a torn tail of the active file begins."""
 
@@ -88,6 +107,10 @@ def void(first: int, last: int) -> bytes:
     return bytes([VOID]) + _RANGE.pack(first, last)
 
 
+def catalog(generation: int) -> bytes:
+    return _CATALOG.pack(CATALOG, generation)
+
+
 def take(epochs: Epochs, time_ns: int, payload: bytes) -> None:
     """Take one record. Raises: ValueError, struct.error if it is none."""
     kind = payload[0] if payload else 0
@@ -104,8 +127,13 @@ def take(epochs: Epochs, time_ns: int, payload: bytes) -> None:
             raise ValueError(f"epochs {first} to {last} cannot be void")
         epochs.voids.append((first, last))
         epochs.durable = max(epochs.durable, last)
+    elif kind == CATALOG:
+        epochs.generation = max(epochs.generation, _CATALOG.unpack(payload)[1])
+        return
     else:
         raise ValueError(f"there is no record of kind {kind} in an epoch file")
+    epochs.records += 1
+    epochs.begun_ns = epochs.begun_ns or time_ns
 
 
 def _take_head(epochs: Epochs, time_ns: int, payload: bytes) -> None:
@@ -128,10 +156,13 @@ def _take_head(epochs: Epochs, time_ns: int, payload: bytes) -> None:
         raise ValueError("the record has another size than its counts say")
     for channel, newest in _CHANNEL.iter_unpack(payload[at:]):
         # As of its newest file, not of this record: a compaction may take that before it takes what is behind it.
-        boundaries = [int(name.rpartition(".")[2]) for name in names if name.startswith(f"pwal_{channel:04d}.")]
-        epochs.attested[channel] = newest, max(boundaries, default=0)
+        its = [name for name in names if name.startswith(f"pwal_{channel:04d}.")]
+        epochs.attested[channel] = newest, max((int(name.rpartition(".")[2]) for name in its), default=0)
+        if its:
+            epochs.ends[sort_out(its).segments[-1].name] = newest
     epochs.voids = [(first, last) for first, last in voids]
     epochs.files = tuple(names)
+    epochs.begun_with = epoch if not epochs.records else epochs.begun_with
     _is_durable(epochs, time_ns, epoch)
 
 
@@ -149,7 +180,7 @@ def read_file(files: Files, folder: str, name: FileName, epochs: Epochs, *, may_
         header = read_header(file)
         size = file.size()
         if may_be_torn and header_is_torn(header, EPOCH) and not is_attested(file, 0, size, 0, EPOCH):
-            epochs.torn_at = 0
+            epochs.torn_at = epochs.active_end = 0
             return
         check_header(file, name.name, EPOCH, header, hint=hints.DAMAGED)
         scan = FileScan(file, end=size)
@@ -160,8 +191,8 @@ def read_file(files: Files, folder: str, name: FileName, epochs: Epochs, *, may_
                 payload = batch.payload(at)
                 epochs.last_ns = max(epochs.last_ns, time_ns)
                 if EPOCH.is_mark(payload):
+                    epochs.has_gap = epochs.has_gap or EPOCH.read_gap(payload) is not None
                     continue
-                epochs.records += 1
                 try:
                     take(epochs, time_ns, payload)
                 except (ValueError, struct.error) as error:
@@ -174,6 +205,7 @@ def read_file(files: Files, folder: str, name: FileName, epochs: Epochs, *, may_
                 reason = f"{REASONS[scan.why]}, though it was once synced"
                 raise Corruption(name.name, scan.stop, reason, hint=hints.DAMAGED)
             epochs.torn_at = scan.stop
+        epochs.active_end = scan.stop
     finally:
         file.close()
 
@@ -186,19 +218,39 @@ def names_of(names: Iterable[str]) -> list[FileName]:
 def read(files: Files, folder: str, names: Iterable[str]) -> Epochs:
     """The newest epoch file that holds a record. Raises: Corruption, WrongFormat, DiskError; changes nothing."""
     epochs = Epochs()
+    known = names_of(names)
     try:
-        for name in reversed(names_of(names)):
+        while known:
+            name = known.pop()
             found = Epochs()
             read_file(files, folder, name, found, may_be_torn=name.name == NAME)
             epochs.last_ns = max(epochs.last_ns, found.last_ns)
             if name.name == NAME:
-                epochs.torn_at, epochs.in_active = found.torn_at, found.records
+                epochs.torn_at, epochs.in_active, epochs.active_end = found.torn_at, found.records, found.active_end
             if found.records:
                 found.last_ns, found.torn_at, found.in_active = epochs.last_ns, epochs.torn_at, epochs.in_active
+                found.active_end = epochs.active_end
+                if known:
+                    check_follows(files, folder, name.name, found, known[-1].name)
                 return found
     except OSError as error:
         raise from_os(error, "read the epoch file in", folder) from error
     return epochs
+
+
+def through_voids(epoch: int, voids: Iterable[tuple[int, int]]) -> int:
+    """``epoch``, or the last of the void ones that follow it."""
+    for first, last in sorted(voids):
+        epoch = last if first <= epoch + 1 <= last else epoch
+    return epoch
+
+
+def check_follows(files: Files, folder: str, name: str, found: Epochs, before: str) -> None:
+    """The file was begun after the one before it, and is no older copy. Raises: Corruption, DiskError."""
+    begun_ns = begun_at(files, folder, before)
+    if begun_ns is not None and found.begun_ns <= begun_ns:
+        reason = f"the file is an older copy: it was begun at {show_time(found.begun_ns)}, {before} at or after that"
+        raise Corruption(name, 0, reason, hint=hints.DAMAGED)
 
 
 def history(files: Files, folder: str, names: Iterable[str]) -> list[tuple[int, int]]:

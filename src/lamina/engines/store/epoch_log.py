@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from lamina.clock import Clock
 from lamina.engines.store import epoch_file
 from lamina.engines.store.channel import NoLock
+from lamina.engines.store.codec import Reached
 from lamina.errors import from_os
 from lamina.log import index
 from lamina.log.commit import Committer
@@ -31,15 +32,18 @@ class EpochLog:
         clock: Clock,
         committer: Committer | None,
         last_ns: int,
-        head: Callable[[], bytes],
+        head: Callable[[], tuple[int, list[bytes]]],
         was_rotated: Callable[[str], None],
     ) -> None:
-        """``head``: what the first record of a file has to be. ``was_rotated`` is told of each new name."""
+        """``head``: the durable epoch, and the first records of a file, which say it. ``was_rotated`` is called with
+        each new name."""
         self._files, self._folder, self._clock, self._committer = files, folder, clock, committer
         self._last_ns, self._head, self._was_rotated = last_ns, head, was_rotated
         self._log: Log | None = None
         self.has_begun = False
         """There was a head, at least once: sessions may be written."""
+        self.reached = Reached()
+        """How far it has come, for good. Only synced records count: files of channels repeat it."""
         self.measured: Measured | None = None
         """Where what it writes is counted, with what the channels write."""
         self._goes_to: str | None = None  # the name of the present file as soon as it can be renamed
@@ -72,14 +76,22 @@ class EpochLog:
                 self._log.stats.measure_with(self.measured)
             self._has_head = False
         if not self._has_head:
-            self._log.append(self._head(), until=Level.SYNCED)
+            epoch, records = self._head()
+            self._append(epoch, records)
             self._has_head = self.has_begun = True
 
-    def record(self, records: Sequence[bytes]) -> None:
-        """Append records. Durability: when it returns they are synced. Raises: StorageError, and none is there."""
+    def record(self, epoch: int, records: Sequence[bytes]) -> None:
+        """Append records; with them everything up to ``epoch`` is durable.
+
+        Durability: when it returns they are synced. Raises: StorageError, and none is there.
+        """
         self.begin()
+        self._append(epoch, records)
+
+    def _append(self, epoch: int, records: Sequence[bytes]) -> None:
         assert self._log is not None
-        self._log.append_many(records, until=Level.SYNCED)
+        position = self._log.append_many(records, until=Level.SYNCED)
+        self.reached = Reached(epoch, position)
 
     def rotate(self, name: str) -> None:
         """Close the file, give it the name ``name`` and begin the next one. Raises: StorageError."""

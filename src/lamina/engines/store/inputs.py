@@ -16,6 +16,7 @@ from lamina.engines.store import catalog as catalogs
 from lamina.engines.store import hints
 from lamina.engines.store.baseline import Baseline
 from lamina.engines.store.catalog import Catalog
+from lamina.engines.store.codec import NOTHING_REACHED, Reached
 from lamina.engines.store.fold import Fold
 from lamina.engines.store.merging import run_of
 from lamina.engines.store.reading import FileRead, fold_file
@@ -60,6 +61,8 @@ class Layers:
     """The last of them: the parts."""
     storages: Storages = field(default_factory=Storages)
     read: dict[str, FileRead] = field(default_factory=dict)
+    reached: Reached = NOTHING_REACHED
+    """How far the epoch file had come, by what the files say."""
     newest_epoch: int = 0
     """Largest epoch of any session, whether it counts or not."""
     entries: int = 0
@@ -110,6 +113,7 @@ class LayerReader:
                 raise Corruption(name.name, 0, "the file is not there any more", hint=hints.MISSING) from None
             result = self.result
             result.read[name.name] = read
+            result.reached = result.reached.joined(read.reached)
             result.newest_epoch = max(result.newest_epoch, fold.newest_epoch)
             result.entries += fold.taken
             result.sessions += fold.sessions

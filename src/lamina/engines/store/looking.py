@@ -21,7 +21,7 @@ from lamina.engines.store import cleaning, epoch_file, hints, inputs
 from lamina.engines.store.catalog import Catalog
 from lamina.engines.store.epoch_file import Epochs
 from lamina.engines.store.inputs import LayerReader, Layers, Progress, channel_files
-from lamina.engines.store.opening import check_attested, check_there
+from lamina.engines.store.opening import check_attested, check_reached, check_there, lost_of_epochs
 from lamina.engines.store.options import StoreOptions
 from lamina.engines.store.pinning import Pinned
 from lamina.engines.store.table import Table
@@ -132,7 +132,7 @@ class _Look:
     def all(self) -> Looked:
         files, folder = self._files, self._folder
         epochs = _epochs(files, folder)
-        catalog = catalogs.load(files, folder)
+        catalog = catalogs.load(files, folder, at_least=epochs.generation)
         if epochs.durable < catalog.epoch:
             reason = f"the durable epoch is {epochs.durable}, but the catalog is of epoch {catalog.epoch}"
             raise Corruption(epoch_file.NAME, 0, reason, hint=hints.DAMAGED)
@@ -172,6 +172,8 @@ class _Look:
             if is_present:
                 check_there(epochs, base, set(names))
                 check_attested(found, reader.result, epochs, base)
+            if lost_of_epochs(reader.result.reached, epochs):  # or a writer has gone on since the epoch file was read
+                check_reached(reader.result.reached, _epochs(files, folder))
         except FileNotFoundError as error:
             reader.done().close(files, folder)
             raise _Changed(f"{folder}: a file was taken away while it was opened", hint="try again") from error

@@ -22,6 +22,7 @@ from lamina.clock import Clock
 from lamina.engines.store import catalog as catalogs
 from lamina.engines.store import epoch_file, hints, inputs, strays
 from lamina.engines.store.catalog import Catalog
+from lamina.engines.store.codec import Reached
 from lamina.engines.store.epoch_file import Epochs
 from lamina.engines.store.inputs import LayerReader, Layers, Progress, channel_files, channel_of
 from lamina.engines.store.options import StoreOptions
@@ -53,6 +54,8 @@ class Opened:
     """By channel: time of its newest record."""
     rotated: list[str] = field(default_factory=list)
     """Rotated files, oldest first."""
+    generation: int = -1
+    """Of the catalog that is on the disk for good; -1: none is."""
     spent: str | None = None
     """The epoch file of a run in which nothing was written: the head of the next one says all that it does."""
     torn: list[TornTail] = field(default_factory=list)
@@ -94,8 +97,8 @@ def open_store(
 def _look(files: Files, folder: str, held: FolderLock, options: StoreOptions, progress: Progress) -> Opened:
     """Step 1."""
     names = files.list(folder)
-    catalog = catalogs.load(files, folder)
     epochs = epoch_file.read(files, folder, names)
+    catalog = catalogs.load(files, folder, at_least=epochs.generation)
     if epochs.durable < catalog.epoch:
         reason = f"the durable epoch is {epochs.durable}, but the catalog is of epoch {catalog.epoch}"
         raise Corruption(epoch_file.NAME, 0, reason, hint=hints.DAMAGED)
@@ -112,6 +115,7 @@ def _look(files: Files, folder: str, held: FolderLock, options: StoreOptions, pr
         active = {name.name for name in found if not name.is_closed}  # a closed file was synced before it got its name
         gathering.read(found, catalog.epoch, epochs.durable, epochs.voids, active)
         check_attested(found, gathering.result, epochs, catalog)
+        check_reached(gathering.result.reached, epochs)
         teardown.cancel()
     gathered = gathering.done()
     opened = Opened(held, catalog, epochs, gathered, rotated=rotated, foreign=listing.foreign)
@@ -160,6 +164,22 @@ def check_attested(found: list[FileName], gathered: Layers, epochs: Epochs, cata
         raise Corruption(name, at, reason, hint=hints.MISSING)
 
 
+def check_reached(reached: Reached, epochs: Epochs) -> None:
+    """The epoch file did not lose what was in it when files of channels were written. Raises: Corruption."""
+    reason = lost_of_epochs(reached, epochs)
+    if reason:
+        hint = hints.DAMAGED
+        raise Corruption(epoch_file.NAME, epochs.active_end or 0, reason, hint=hint)
+
+
+def lost_of_epochs(reached: Reached, epochs: Epochs) -> str:
+    """In words; empty: nothing is."""
+    if epochs.last_ns >= reached.time_ns and epochs.durable >= reached.epoch:
+        return ""
+    what = "the file is not there" if epochs.active_end is None else "the end of the file is gone"
+    return f"{what}: epoch {epochs.durable} is the last one that is durable by it, epoch {reached.epoch} was before"
+
+
 class _Change:
     """Steps 2 to 5. Raises: OSError, DiskError, DiskFull."""
 
@@ -175,6 +195,7 @@ class _Change:
         # On a full disk both are done later: the first compaction does it, and whoever looks into the folder.
         with suppress(DiskFull):
             opened.catalog = catalogs.begin(self._files, self._folder)
+            opened.generation = opened.catalog.generation
         self._remove_leftovers()
         try:
             self._files.make_folder(join(self._folder, "ctrl"))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from lamina.engines.store import hints
+from lamina.engines.store import codec, hints
+from lamina.engines.store.codec import NOTHING_REACHED, REACHED, Reached
 from lamina.engines.store.fold import Fold, why_not
 from lamina.engines.store.table import Table
 from lamina.errors import Corruption
@@ -15,6 +19,8 @@ from lamina.log.formats import PWAL
 from lamina.log.frame import MAX_PAYLOAD, REASONS, Stop
 from lamina.log.scan import HEADER_SIZE, Batch, FileScan
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
+
+_REACHED: Final = re.compile(re.escape(REACHED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,8 @@ class FileRead:
     """Why reading ended there."""
     vouches_ns: int = 0
     """The first record says that the file before it, of the same channel, reached this time; 0: it does not say."""
+    reached: Reached = NOTHING_REACHED
+    """How far the epoch file had come, by what this file says."""
 
     @property
     def is_torn(self) -> bool:
@@ -61,18 +69,31 @@ def fold_file(
         scan = FileScan(file, end=size)
         last_ns = 0
         vouches_ns = 0
+        reached = NOTHING_REACHED
         for batch in scan:
+            for each in reached_in(batch):
+                reached = reached.joined(each)
             if batch.base == HEADER_SIZE:
                 vouches_ns = PWAL.read_watermark(batch.payload(0)) or 0
             fold_batch(name, batch, fold, table)
             last_ns = max(last_ns, batch.newest)
             following = step(batch.end)
             table = table if following is None else following  # an empty one is false, and still the next
-        found = FileRead(size, last_ns, scan.stop, scan.why if scan.stop < size else Stop.END, vouches_ns)
+        found = FileRead(size, last_ns, scan.stop, scan.why if scan.stop < size else Stop.END, vouches_ns, reached)
         check_end(file, name, found, fold, may_be_torn=may_be_torn)
         return found
     finally:
         file.close()
+
+
+def reached_in(batch: Batch) -> Iterator[Reached]:
+    """What the records of a batch say about the epoch file. They are few: no record is looked at for them."""
+    for match in _REACHED.finditer(batch.data):
+        number = bisect_left(batch.offsets, match.start())
+        if number < len(batch.offsets) and batch.offsets[number] == match.start():
+            found = codec.read_reached(batch.payload(number))
+            if found is not None:
+                yield found
 
 
 def fold_batch(name: str, batch: Batch, fold: Fold, table: Table, seen_as: Batch | None = None) -> None:

@@ -1,10 +1,13 @@
 """Making a damaged store one that opens again, losing as little as can be and saying what.
 
     leftovers, working files         removed, as when the store is opened
-    catalog, or one of its parts     the newest former catalog takes its place if its parts are whole and every rotated
-                                     file behind its epoch is there: then nothing is lost
+    catalog, or one of its parts     the newest former catalog takes its place, or the older copy that is there, if its
+                                     parts are whole and every rotated file after its epoch is there: then nothing is
+                                     lost
+    epoch file                       completed by what files of channels say of it, if they say it of all sessions that
+                                     are in no part (after an orderly close they do): then nothing is lost
     file of a channel                rewritten with its whole sessions; damaged bytes are kept aside     only if the
-    epoch file                       rewritten with its whole records; the same                          loss is
+    epoch file otherwise             rewritten with its whole records; the same                          loss is
     file that is not there           an empty one is put in its place                                    accepted
 
 Torn tails are left to opening, which cuts them.
@@ -13,7 +16,7 @@ Torn tails are left to opening, which cuts them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -32,6 +35,7 @@ from lamina.log.formats import EPOCH, Format
 from lamina.log.formats import PWAL as CHANNEL
 from lamina.log.naming import PWAL, sort_out
 from lamina.log.recovery import chunks_of, keep_aside
+from lamina.log.scan import FileScan
 from lamina.log.segment import check_header, open_for_reading
 
 _ROTATED: Final = re.compile(rb"(?:pwal_[0-9]{4}|epoch)\.[0-9]{14}\.[0-9]{1,20}")
@@ -131,13 +135,19 @@ class _Repair:
             ),
             reverse=True,
         )
-        for generation in formers:
-            why_not = self._go_back_to(generation)
+        older = self._older_copy()
+        while formers or older is not None:
+            if older is not None and (not formers or older.generation > formers[0]):
+                generation, why_not, name = older.generation, self._take_copy(older), catalogs.NAME
+                older = None
+            else:
+                generation = formers.pop(0)
+                why_not, name = self._go_back_to(generation), catalogs.former_name(generation)
             if not why_not:
                 self.report.done += [f"{problem}: generation {generation} is in its place" for problem in problems]
                 return
-            problems.append(f"{catalogs.former_name(generation)}: cannot take its place: {why_not}")
-        if not formers:
+            problems.append(f"{name}: generation {generation} cannot take its place: {why_not}")
+        if len(problems) == len(broken):
             problems.append("there is no former catalog to go back to; bring back the file from a backup")
         self.report.left += problems
         self._accept_loss = False  # what else is damaged is told; the files may be needed as they are
@@ -153,16 +163,57 @@ class _Repair:
         missing = self._needed_by(former) - set(self._files.list(self._folder))
         if missing:
             return f"what is in {', '.join(sorted(missing)[:3])} would be lost ({len(missing)} files are gone)"
+        return self._put_catalog(former)
+
+    def _put_catalog(self, former: Catalog) -> str:
         damaged = {damage.file: damage for damage in self._verified(former).damage}
         for part in former.parts:
             if part.name in damaged:
                 return _words(damaged[part.name])
         self._keep_catalog_aside()
-        # No later generation may take a name that is taken.
+        # No later generation may take a name that is taken, and none is older than the epoch file says.
         parts = (catalogs.part_generation(name) or 0 for name in self._files.list(self._folder))
-        newest = max([former.generation, *parts])
+        newest = max([former.generation, self._epochs().generation, *parts])
         catalogs.replace(self._files, self._folder, replace(former, generation=newest))
         return ""
+
+    def _older_copy(self) -> Catalog | None:
+        """The catalog that is there though the epoch file knows a later one; that of a new store if there is none."""
+        epochs = self._epochs()
+        try:
+            catalog = catalogs.load(self._files, self._folder)
+        except Corruption:
+            catalog = Catalog()
+        except WrongFormat:
+            return None
+        return catalog if catalog.generation < max(epochs.generation, 1) and epochs.generation >= 0 else None
+
+    def _take_copy(self, older: Catalog) -> str:
+        """Returns why that cannot be; nothing if it was done. Nothing keeps for it what it needs, as for a former one:
+        the heads of epoch files say what there was."""
+        needed = {name for name in self._needed_by(older) if catalogs.is_rotated_pwal(name)}
+        begun_at = -1
+        before = 0
+        for name in epoch_file.names_of(self._files.list(self._folder)):
+            one = Epochs()
+            try:
+                epoch_file.read_file(self._files, self._folder, name, one, may_be_torn=name.name == epoch_file.NAME)
+            except (Corruption, WrongFormat) as error:
+                return error.message
+            if not one.records:
+                continue
+            if one.begun_with is None or one.begun_with > epoch_file.through_voids(before, one.voids) or one.has_gap:
+                begun_at = -1  # what is before it is not known
+            if one.begun_with is not None and one.begun_with <= older.epoch:
+                begun_at = one.begun_with
+            needed |= {each for each in one.files if (catalogs.rotated_epoch(each) or 0) > older.epoch}
+            before = one.durable
+        if begun_at < 0:
+            return f"which files there were after its epoch {older.epoch} is not known any more"
+        missing = needed - set(self._files.list(self._folder))
+        if missing:
+            return f"what is in {', '.join(sorted(missing)[:3])} would be lost ({len(missing)} files are gone)"
+        return self._put_catalog(older)
 
     def _needed_by(self, former: Catalog) -> set[str]:
         """Rotated files behind its epoch, by all that the catalog and the epoch files say."""
@@ -204,6 +255,7 @@ class _Repair:
 
     def other_files(self) -> None:
         # Epoch files first: which sessions count is known by them.
+        self._complete_epochs(self._verified())
         for is_epochs in (True, False):
             found = self._verified()
             by_file: dict[str, list[Damage]] = {}
@@ -213,10 +265,98 @@ class _Repair:
             for name, damages in by_file.items():
                 self._mend(name, damages, found)
 
+    def _complete_epochs(self, found: VerifyReport) -> None:
+        """Put back what the epoch file lost, if files of channels say all of it."""
+        damages = [each for each in found.damage if each.is_needed and each.file.startswith(epoch_file.NAME)]
+        reached = found.reached
+        if len({damage.file for damage in damages}) != 1 or found.catalog is None or not reached.time_ns:
+            return
+        name = damages[0].file
+        try:
+            others = [each for each in self._files.list(self._folder) if each != name]
+            before = epoch_file.read(self._files, self._folder, others)
+        except (Corruption, WrongFormat):
+            return
+        was_used = any(file.is_active and file.last_epoch for file in found.files if file.kind == verifying.CHANNEL)
+        says_nothing = name == epoch_file.NAME and before.last_ns >= reached.time_ns and not was_used
+        if not says_nothing and _newest_epoch(found) > max(reached.epoch, before.durable, found.catalog.epoch):
+            return
+        pieces, size = self._pieces_of_epochs(name)
+        if pieces and isinstance(pieces[0], Whole) and any(damage.offset == 0 for damage in damages):
+            pieces = [Bad(0, size, damages[0].reason, 0)]  # an older copy
+        kept = self._keep_bad_aside(name, pieces)
+        self._write_epochs(name, pieces, before, found)
+        place = f", {', '.join(kept)} has the damaged bytes" if kept else ""
+        words = "; ".join(_words(damage) for damage in damages)
+        self.report.done.append(f"{words}: put back from what files of channels say, no session is lost{place}")
+
+    def _pieces_of_epochs(self, name: str) -> tuple[list[Whole | Bad], int]:
+        """And the size of the file."""
+        try:
+            file = open_for_reading(self._files, self._folder, name)
+        except FileNotFoundError:
+            return [], 0
+        try:
+            size = file.size()
+            return [*salvage.epoch_records(file, size, has_header=bool(_has_header(file, name, EPOCH)))], size
+        finally:
+            file.close()
+
+    def _keep_bad_aside(self, name: str, pieces: list[Whole | Bad]) -> list[str]:
+        bad = [piece for piece in pieces if isinstance(piece, Bad) and piece.end > piece.start]
+        if not bad:
+            return []
+        file = open_for_reading(self._files, self._folder, name)
+        try:
+            return [
+                keep_aside(self._files, self._folder, file, name, piece.start, piece.end, self._clock, "broken")
+                for piece in bad
+            ]
+        finally:
+            file.close()
+
+    def _write_epochs(self, name: str, pieces: list[Whole | Bad], before: Epochs, found: VerifyReport) -> None:
+        """The whole records, and what all that is known says of the end."""
+        said = self._said(name, pieces)
+        reached, catalog = found.reached, found.catalog or Catalog()
+        durable = max(said.durable, before.durable, reached.epoch, catalog.epoch)
+        voids = sorted({*before.voids, *reached.voids} - {*said.voids})
+        if said.records:
+            more = [*(epoch_file.void(*each) for each in voids), epoch_file.durable(durable, ())]
+        else:
+            names = set(self._files.list(self._folder)) - set(catalog.merged)
+            rotated = sorted(each for each in names if catalogs.is_rotated_pwal(each))
+            more = [epoch_file.head(durable, sorted(voids), rotated)]
+        reach_ns = max(reached.time_ns, before.last_ns + 1)
+        if not pieces:
+            chunks: Iterable[bytes] = [EPOCH.header, kernel.encode_many(max(reach_ns, self._clock.now_ns()), more)]
+            rewrite.replace(self._files, self._folder, name, chunks, PWAL)
+            return
+        file = open_for_reading(self._files, self._folder, name)
+        try:
+            rewrite.replace(self._files, self._folder, name, _rest(file, pieces, EPOCH, reach_ns, more), PWAL)
+        finally:
+            file.close()
+
+    def _said(self, name: str, pieces: list[Whole | Bad]) -> Epochs:
+        said = Epochs()
+        whole = [piece for piece in pieces if isinstance(piece, Whole)]
+        if whole:
+            file = open_for_reading(self._files, self._folder, name)
+            try:
+                for piece in whole:
+                    for batch in FileScan(file, piece.start, piece.end):
+                        for at, time_ns in enumerate(batch.times):
+                            epoch_file.take(said, time_ns, batch.payload(at))
+            finally:
+                file.close()
+        return said
+
     def _mend(self, name: str, damages: list[Damage], found: VerifyReport) -> None:
         merged = found.catalog.merged if found.catalog is not None else ()
         is_needed = any(damage.is_needed for damage in damages)
         is_spare = name in merged or catalogs.former_generation(name) is not None
+        is_spare = is_spare or all(damage.is_between for damage in damages)
         if not is_needed and (is_spare or not self._accept_loss):
             self.report.left_alone += [f"{_words(damage)}: the store does without it" for damage in damages]
         elif not self._accept_loss:
@@ -240,9 +380,14 @@ class _Repair:
 
     def _put_epochs_in_place(self, name: str, damage: Damage, found: VerifyReport) -> None:
         """What was durable is not known any more: every whole session is taken for that, void ones too."""
-        newest = max(_newest_epoch(found), found.catalog.epoch if found.catalog is not None else 0)
-        record = kernel.encode_many(self._clock.now_ns(), (epoch_file.durable(newest, ()),))
-        rewrite.replace(self._files, self._folder, name, [EPOCH.header, record], PWAL)
+        catalog_epoch = found.catalog.epoch if found.catalog is not None else 0
+        newest = max(_newest_epoch(found), catalog_epoch, found.reached.epoch)
+        known = self._epochs()
+        voids = sorted({*known.voids, *found.reached.voids})
+        records = [*(epoch_file.void(*each) for each in voids), epoch_file.durable(max(newest, known.durable), ())]
+        time_ns = max(self._clock.now_ns(), known.last_ns + 1, found.reached.time_ns)
+        chunks = [EPOCH.header, kernel.encode_many(time_ns, records)]
+        rewrite.replace(self._files, self._folder, name, chunks, PWAL)
         self.report.done.append(
             f"{name}: {damage.reason}; a new one says that all up to epoch {newest} is durable: sessions that a crash "
             "had made void may be back"
@@ -270,7 +415,10 @@ class _Repair:
                 or counts(piece.epoch, found.durable, found.voids)
             ]
             lost = self._lost(name, file, pieces, damages, found)
-            chunks = _rest(file, pieces, format, self._attested(name), self._durable_at_least(name, pieces, found))
+            reach_ns, more = self._attested(name), self._end_of_epochs(name, pieces, found)
+            if more:
+                reach_ns = max(reach_ns, found.reached.time_ns)
+            chunks = _rest(file, pieces, format, reach_ns, more)
             rewrite.replace(self._files, self._folder, name, chunks, PWAL)
         finally:
             file.close()
@@ -306,13 +454,19 @@ class _Repair:
             lost.append(Lost(name, damage.offset, 0, damage.reason, "", after, max(last, after + 1)))
         return lost
 
-    def _durable_at_least(self, name: str, pieces: list[Whole | Bad], found: VerifyReport) -> int:
-        """What the parts hold is durable, whatever an epoch file says. 0: it says so, or is not the newest."""
+    def _end_of_epochs(self, name: str, pieces: list[Whole | Bad], found: VerifyReport) -> list[bytes]:
+        """What the newest epoch file has to say beyond its whole records. What the parts hold is durable; and if its
+        end is lost, so is every whole session for all that is known."""
         names = sort_out(self._files.list(self._folder)).of_stream(epoch_file.NAME)
         if found.catalog is None or not names or names[-1].name != name:
-            return 0
-        said = max((piece.epoch for piece in pieces if isinstance(piece, Whole)), default=0)
-        return found.catalog.epoch if said < found.catalog.epoch else 0
+            return []
+        whole = [piece for piece in pieces if isinstance(piece, Whole)]
+        said, last_ns = max((each.epoch for each in whole), default=0), max((each.last_ns for each in whole), default=0)
+        reached = found.reached
+        if said < reached.epoch or last_ns < reached.time_ns:
+            durable = max(_newest_epoch(found), reached.epoch, found.catalog.epoch)
+            return [*(epoch_file.void(*each) for each in reached.voids), epoch_file.durable(durable, ())]
+        return [epoch_file.durable(found.catalog.epoch, ())] if said < found.catalog.epoch else []
 
     def _attested(self, name: str) -> int:
         """The time that the newest file of a channel has to reach; 0 if the file is not that, or nothing vouches."""
@@ -324,9 +478,9 @@ class _Repair:
 
 
 def _rest(
-    file: File, pieces: list[Whole | Bad], format: Format, reach_ns: int, durable_at_least: int
+    file: File, pieces: list[Whole | Bad], format: Format, reach_ns: int, more: Sequence[bytes] = ()
 ) -> Iterator[bytes]:
-    """The whole pieces, a gap mark for each of the others."""
+    """The whole pieces, a gap mark for each of the others, and ``more`` records."""
     yield format.header
     last_ns = 0
     for piece in pieces:
@@ -336,9 +490,9 @@ def _rest(
         else:
             last_ns += 1
             yield kernel.encode_many(last_ns, (format.gap(piece.end - piece.start),))
-    if durable_at_least:
-        yield kernel.encode_many(last_ns + 1, (epoch_file.durable(durable_at_least, ()),))
-    if last_ns < reach_ns:
+    if more:
+        yield kernel.encode_many(max(last_ns + 1, reach_ns), more)
+    elif last_ns < reach_ns:
         # Stands in for the last record (Format.reaches): that it is missing is known now.
         yield kernel.encode_many(reach_ns, (format.watermark(reach_ns),))
 
@@ -359,8 +513,9 @@ def _format_of(name: str) -> Format:
 
 
 def _newest_epoch(found: VerifyReport) -> int:
-    """Of any whole session."""
-    return max((file.last_epoch for file in found.files if file.kind == verifying.CHANNEL), default=0)
+    """Of any whole session that is in no part."""
+    files = (file for file in found.files if file.kind == verifying.CHANNEL and not file.is_merged)
+    return max((file.last_epoch for file in files), default=0)
 
 
 def _is_of_baseline(damage: Damage) -> bool:

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lamina.engines.store import epoch_file
-from lamina.engines.store.codec import BEGIN, BadRecord
+from lamina.engines.store import codec, epoch_file
+from lamina.engines.store.codec import BEGIN, BadRecord, Reached
 from lamina.engines.store.epoch_file import Epochs
 from lamina.engines.store.fold import Fold
 from lamina.log.attest import next_record
@@ -58,6 +58,15 @@ def sessions(file: File, end: int, *, has_header: bool = True) -> Iterator[Whole
 def epoch_records(file: File, end: int, *, has_header: bool = True) -> Iterator[Whole | Bad]:
     """The same for an epoch file."""
     return _joined(_epoch_records(file, end, has_header=has_header))
+
+
+def reached(file: File, end: int) -> Reached:
+    """How far the epoch file had come, by what can still be read of the file of a channel. Raises: DiskError."""
+    found = Reached()
+    for each in _records(file, end, PWAL, has_header=True):
+        if isinstance(each, _Record) and (more := codec.read_reached(each.payload)) is not None:
+            found = found.joined(more)
+    return found
 
 
 def _sessions(file: File, end: int, *, has_header: bool) -> Iterator[Whole | Bad]:

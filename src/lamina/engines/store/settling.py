@@ -110,6 +110,8 @@ class Settling:
         self.newest_epoch = 0
         """The last one in which a session was written here."""
         self._owed: list[tuple[int, int]] = []  # void ranges that the epoch file does not say yet
+        self._generation = opened.generation  # of the catalog that is on the disk for good; -1: none is
+        self._generation_said = -1  # what the epoch file says
         self.waiters = Waiters(opened.last_epoch, self.voids)
         self.nudge: Callable[[], None] = self.settle
         """Called when something may be due; the keeper's thread then does it, without one it is done here and now."""
@@ -119,12 +121,15 @@ class Settling:
         self.epoch_log = EpochLog(files, folder, clock, committer, opened.epochs.last_ns, self._head, self.was_rotated)
         self.epoch_log.measured = self.measured
 
-    def _head(self) -> bytes:
+    def _head(self) -> tuple[int, list[bytes]]:
         with self.lock:
             listed = self._listed()
             numbers = sorted({int(name[5:9]) for name in listed})
             newest = [(number, self._newest_ns(number)) for number in numbers]
-            return epoch_file.head(self._counter.recorded, self.voids, listed, newest)
+            epoch = self._counter.recorded
+            self._generation_said = self._generation
+            about_catalog = [epoch_file.catalog(self._generation)] if self._generation >= 0 else []
+            return epoch, [epoch_file.head(epoch, self.voids, listed, newest), *about_catalog]
 
     def _newest_ns(self, number: int) -> int:
         """Time of the newest record in the rotated files of a channel; 0: not known."""
@@ -196,13 +201,9 @@ class Settling:
         try:
             self.epoch_log.begin()  # no session is written before the head of the file that says when it is durable
             attested = self._sync(pending, step.upper)
-            records = [epoch_file.void(first, last) for first, last in self._owed]
-            if step.record > recorded or step.rotation is not None:
-                records.append(epoch_file.durable(max(step.record, recorded), attested.items()))
-            if records:
-                self.epoch_log.record(records)
-                self._owed.clear()
-                self.write_error = None
+            durable = max(step.record, recorded)
+            is_new = step.record > recorded or step.rotation is not None
+            self._record(durable, [epoch_file.durable(durable, attested.items())] if is_new else [])
         except StorageError as error:
             self._void(step, error)
             return
@@ -210,6 +211,16 @@ class Settling:
         if step.rotation is not None:
             self._finish_rotation(step.rotation)
         self._spill_if_large()
+
+    def _record(self, durable: int, records: Sequence[bytes]) -> None:
+        """Append what is owed, and ``records``, to the epoch file. Raises: StorageError, and nothing is there."""
+        generation = self._generation
+        owed = [epoch_file.void(first, last) for first, last in self._owed]
+        owed += [epoch_file.catalog(generation)] if generation > self._generation_said else []
+        if owed or records:
+            self.epoch_log.record(durable, [*owed, *records])
+            self._owed.clear()
+            self._generation_said, self.write_error = generation, None
 
     def _sync(self, pending: Sequence[Batch], upper: int) -> dict[int, int]:
         """Write and sync what is pending. Returns the newest position of each channel. Raises: StorageError."""
@@ -380,8 +391,22 @@ class Settling:
     def _keep_last_epoch(self) -> None:
         """Epochs in which nobody wrote are recorded at the end: the last epoch never falls over a restart."""
         if self.failure is None and (self._owed or self._counter.informed > self._counter.recorded):
-            records = [epoch_file.void(first, last) for first, last in self._owed]
-            self.epoch_log.record([*records, epoch_file.durable(self._counter.informed, ())])
+            epoch = self._counter.informed
+            self._record(epoch, [epoch_file.durable(epoch, ())])
+
+    def vouch_for_catalog(self, generation: int) -> None:
+        """The catalog of this generation is on the disk for good: have the epoch file say so, so that an older one in
+        its place is noticed. What the disk refuses now is said at the head of the next epoch file."""
+        with self._disk:
+            self._generation = max(self._generation, generation)
+            if self.is_closed or self.failure is not None:
+                return
+            try:
+                self._record(self._counter.recorded, ())
+            except LogFailed as error:
+                self.fail(error)
+            except StorageError as error:
+                logger.warning("the epoch file cannot name the catalog of generation %d yet: %s", generation, error)
 
 
 def _add_range(ranges: list[tuple[int, int]], first: int, last: int) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from lamina.errors import BadOption, from_os
 from lamina.log.files import Files, join
+
+MANIFEST: Final = "backup_manifest"
+"""The file that makes a folder a backup of a store."""
 
 
 def check_is_empty(files: Files, folder: str) -> None:

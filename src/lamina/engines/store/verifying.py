@@ -13,16 +13,18 @@ from typing import Final
 
 from lamina.engines.store import catalog as catalogs
 from lamina.engines.store import epoch_file, hints, salvage
-from lamina.engines.store.backup import MANIFEST
 from lamina.engines.store.catalog import Catalog, Part
 from lamina.engines.store.cleaning import obsolete
+from lamina.engines.store.codec import NOTHING_REACHED, Reached
 from lamina.engines.store.epoch_file import Epochs
 from lamina.engines.store.fold import Fold
 from lamina.engines.store.inputs import RUN
+from lamina.engines.store.opening import lost_of_epochs
 from lamina.engines.store.reading import FileRead, fold_file
 from lamina.engines.store.salvage import Bad
 from lamina.engines.store.sorted_file import SortedFile
 from lamina.engines.store.table import Table
+from lamina.engines.store.targets import MANIFEST
 from lamina.errors import Corruption, DiskError, StorageError, WrongFormat, from_os
 from lamina.log import kernel
 from lamina.log.files import Files, file_size, join
@@ -49,6 +51,10 @@ class Damage:
     is_needed: bool = True
     """False: the store does without it; only reads as of an earlier epoch may miss it."""
     is_missing: bool = False
+    is_between: bool = False
+    """What is missing is whole files before this one, whose names nobody knows."""
+    error: DiskError | None = None
+    """The disk refused to read it: whether it is damaged is not known."""
 
 
 @dataclass(slots=True)
@@ -68,6 +74,8 @@ class FileFacts:
     last_ns: int = 0
     vouches_ns: int = 0
     """How far it says that the file before it reached."""
+    reached: Reached = NOTHING_REACHED
+    """How far it says that the epoch file had come."""
     is_active: bool = False
     is_merged: bool = False
 
@@ -83,6 +91,8 @@ class VerifyReport:
     """None: it cannot be read."""
     durable: int = 0
     """Everything of sessions up to this epoch is on the disk."""
+    reached: Reached = NOTHING_REACHED
+    """How far the epoch file had come, by what files of channels say that are in no part."""
     voids: list[tuple[int, int]] = field(default_factory=list)
     files: list[FileFacts] = field(default_factory=list)
     torn: list[Torn] = field(default_factory=list)
@@ -115,10 +125,12 @@ def verify(
     *,
     catalog: Catalog | None = None,
     beside_writer: bool = True,
+    is_quick: bool = False,
 ) -> VerifyReport:
     """Look through all files of a store. ``catalog``: as if that was its catalog.
 
     ``beside_writer``: whoever holds the lock may be writing; False: the caller holds it, and is not.
+    ``is_quick``: only what a start reads: sessions that are in no part, the newest epoch file, and of parts the size.
     Raises: DiskError; damage is reported, never raised.
     """
     names = _list(files, folder)
@@ -127,22 +139,34 @@ def verify(
     report.leftovers, report.is_backup = listing.leftovers, MANIFEST in names
     report.foreign = [name for name in listing.foreign if name != MANIFEST]
     total = sum(_size(files, folder, name.name) for name in listing.segments)
-    look = _Look(files, report, listing, lambda done: progress(done, total))
+    look = _Look(files, report, listing, lambda done: progress(done, total), is_quick=is_quick)
     epochs = look.at_epochs()  # before the channels: what is durable now will be found in them
-    look.at_catalogs(names, catalog)
+    look.at_catalogs(names, catalog, epochs)
     look.at_parts()
     look.at_channels(epochs)
     look.for_missing(epochs, set(names))
-    if report.catalog is not None and report.is_sound:
+    if report.catalog is not None and report.is_sound and not is_quick:
         working = [name for name in names if name.startswith(RUN)] if report.holder else []
         report.dead_bytes = sum(size for _, size in obsolete(files, folder, report.catalog, keep=working))
     return report
 
 
 class _Look:
-    def __init__(self, files: Files, report: VerifyReport, listing: Listing, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        files: Files,
+        report: VerifyReport,
+        listing: Listing,
+        progress: Callable[[int], None],
+        *,
+        is_quick: bool,
+    ) -> None:
         self._files, self._folder = files, report.folder
         self._report, self._listing, self._progress = report, listing, progress
+        self._is_quick = is_quick
+        self._gaps: list[tuple[int, Damage]] = []  # in what epoch files say, each with the epoch that is known again
+        self._ends: dict[str, int] = {}  # of rotated files: the time that each has to reach
+        self._formers: list[Catalog] = []  # those that can be read
 
     def _add(self, facts: FileFacts) -> None:
         self._report.files.append(facts)
@@ -154,8 +178,10 @@ class _Look:
         """All epoch files. Returns what the newest says that holds a record."""
         newest = Epochs()
         before = 0
+        last: FileName | None = None
+        is_whole = True  # the one before
         streams = self._listing.of_stream(epoch_file.NAME)
-        for name in streams:
+        for name in streams[-2:] if self._is_quick else streams:
             one = Epochs()
             is_active = name.name == epoch_file.NAME
             is_newest = name is streams[-1]
@@ -165,12 +191,21 @@ class _Look:
                 if one.records and one.durable < before:
                     reason = f"it ends with epoch {one.durable}, the file before it with {before}"
                     raise Corruption(name.name, 0, reason, hint=hints.DAMAGED)
+                if one.records and last is not None:
+                    epoch_file.check_follows(self._files, self._folder, name.name, one, last.name)
+                if one.records:
+                    if is_whole:
+                        self._look_for_gap(name.name, one, before, is_first=last is None)
+                    last, is_whole = name, not one.has_gap
             except FileNotFoundError:
                 continue  # removed or rotated since the folder was listed
             except (Corruption, WrongFormat) as error:
+                is_whole = False
                 self._bad(error, facts.bytes, is_needed=is_newest)
             except DiskError as error:
+                is_whole = False
                 self._unreadable(name.name, error, is_needed=is_newest)
+            self._ends |= one.ends
             if one.torn_at is not None and self._report.holder is None:
                 self._report.torn.append(
                     Torn(name.name, one.torn_at, facts.bytes - one.torn_at, "the last record is not whole")
@@ -178,35 +213,58 @@ class _Look:
             facts.entries, facts.last_epoch, facts.last_ns = one.records, one.durable, one.last_ns
             facts.first_epoch = one.history[0][1] if one.history else 0
             before = max(before, one.durable)
-            newest = one if one.records else newest
+            if one.records:
+                one.last_ns = max(one.last_ns, newest.last_ns)
+                newest = one
+            newest.last_ns = max(one.last_ns, newest.last_ns)
+            newest.active_end = one.active_end if is_active else None
             self._add(facts)
         self._report.durable, self._report.voids = newest.durable, list(newest.voids)
         return newest
+
+    def _look_for_gap(self, name: str, one: Epochs, before: int, *, is_first: bool) -> None:
+        """Each file begins with the epoch with which the one before it ended, but for void ones."""
+        head = one.begun_with
+        if head is None or (is_first and self._is_quick):
+            return
+        if epoch_file.through_voids(before, one.voids) < head:
+            what = "files before it are missing" if is_first else f"the file before it ends with epoch {before}"
+            reason = f"it begins with epoch {head}, {what}: when epochs became durable is not known"
+            self._gaps.append((head, Damage(name, 0, 0, reason, is_needed=False, is_between=True)))
 
     def _bad(self, error: Corruption | WrongFormat, end: int, *, is_needed: bool = True) -> None:
         self._report.damage.append(Damage(error.file, error.offset, max(end, error.offset), error.reason, is_needed))
 
     def _unreadable(self, name: str, error: DiskError, *, is_needed: bool) -> None:
-        self._report.damage.append(Damage(name, 0, 0, error.message, is_needed))
+        self._report.damage.append(Damage(name, 0, 0, error.message, is_needed, error=error))
 
     # -- the baseline ------------------------------------------------------------------------------------------------
 
-    def at_catalogs(self, names: Iterable[str], given: Catalog | None) -> None:
+    def at_catalogs(self, names: Iterable[str], given: Catalog | None, epochs: Epochs) -> None:
         try:
-            self._report.catalog = given or catalogs.load(self._files, self._folder)
+            self._report.catalog = given or catalogs.load(self._files, self._folder, at_least=epochs.generation)
         except (Corruption, WrongFormat) as error:
             self._bad(error, error.offset)
-        for name in sorted(names):
+        catalog = self._report.catalog
+        for name in () if self._is_quick else sorted(names):
             generation = catalogs.former_generation(name)
             if generation is not None:
                 try:
-                    catalogs.load_former(self._files, self._folder, generation)
+                    former = catalogs.load_former(self._files, self._folder, generation)
                 except (Corruption, WrongFormat) as error:
                     self._bad(error, error.offset, is_needed=False)
-        catalog = self._report.catalog
+                else:
+                    self._formers += [] if former is None else [former]
         if catalog is not None and catalog.epoch > self._report.durable:
             reason = f"the durable epoch is {self._report.durable}, but the catalog is of epoch {catalog.epoch}"
             self._report.damage.append(Damage(self._newest_epoch_file(), 0, 0, reason))
+        oldest = self._oldest()
+        self._report.damage += [damage for head, damage in self._gaps if head > oldest]  # else they were cleaned up
+
+    def _oldest(self) -> int:
+        """The epoch back to which everything should be there."""
+        known = [] if self._report.catalog is None else [self._report.catalog]
+        return min((catalog.epoch for catalog in [*known, *self._formers]), default=0)
 
     def _newest_epoch_file(self) -> str:
         known = self._listing.of_stream(epoch_file.NAME)
@@ -217,28 +275,39 @@ class _Look:
         named = {part.name: part for part in catalog.parts}
         for part in catalog.parts:
             self._at_part(part.name, part)
+        if self._is_quick:
+            return
+        formers = {part.name: part for former in self._formers for part in former.parts if part.name not in named}
+        for part in formers.values():
+            self._at_part(part.name, part, is_needed=False)
         for name in self._listing.segments:
-            if name.is_part and name.name not in named:
-                self._at_part(name.name, None)
+            if name.is_part and name.name not in named and name.name not in formers:
+                self._at_part(name.name, None, is_needed=False)
 
-    def _at_part(self, name: str, part: Part | None) -> None:
-        facts = FileFacts(name, PART, is_merged=part is None)
+    def _at_part(self, name: str, part: Part | None, *, is_needed: bool = True) -> None:
+        facts = FileFacts(name, PART, is_merged=not is_needed)
         try:
             facts.bytes = _size(self._files, self._folder, name)
             self._look_at_part(name, part, facts)
         except FileNotFoundError:
-            if part is None or self._is_outdated():
+            if part is None or self._is_outdated() or not (is_needed or self._has_all_formers()):
                 return
-            reason = "the catalog names this file, and it is not there"
-            self._report.damage.append(Damage(name, 0, 0, reason, is_missing=True))
+            reason = f"{'the' if is_needed else 'a former'} catalog names this file, and it is not there"
+            self._report.damage.append(Damage(name, 0, 0, reason, is_needed, is_missing=True))
         except (Corruption, WrongFormat) as error:
-            self._bad(error, facts.bytes, is_needed=part is not None)
+            self._bad(error, facts.bytes, is_needed=is_needed)
         except DiskError as error:
-            self._unreadable(name, error, is_needed=part is not None)
+            self._unreadable(name, error, is_needed=is_needed)
         self._add(facts)
 
     def _look_at_part(self, name: str, part: Part | None, facts: FileFacts) -> None:
         """Raises: Corruption, WrongFormat, FileNotFoundError, DiskError."""
+        if self._is_quick:
+            SortedFile.open(self._files, self._folder, name, part).close()
+            if part is not None and part.bytes != facts.bytes:
+                reason = f"the file has {facts.bytes} bytes, the catalog says {part.bytes}"
+                raise Corruption(name, min(part.bytes, facts.bytes), reason, hint=hints.DAMAGED)
+            return
         file = open_for_reading(self._files, self._folder, name)
         try:
             crc = 0
@@ -260,6 +329,11 @@ class _Look:
         if part is not None and part.crc != crc:
             raise Corruption(name, 0, "the checksum of the file is not that in the catalog", hint=hints.DAMAGED)
 
+    def _has_all_formers(self) -> bool:
+        """None was cleaned up meanwhile: clean-up takes them before it takes what they need."""
+        names = set(_list(self._files, self._folder))
+        return all(catalogs.former_name(former.generation) in names for former in self._formers)
+
     def _is_outdated(self) -> bool:
         """Another generation was committed meanwhile."""
         catalog = self._report.catalog
@@ -273,8 +347,9 @@ class _Look:
     def at_channels(self, epochs: Epochs) -> None:
         merged = set(self._report.catalog.merged if self._report.catalog else ())
         for name in self._listing.segments:
-            if name.stream.startswith("pwal_") and not name.is_part:
-                self._at_channel(name, epochs, is_merged=name.name in merged)
+            if not name.stream.startswith("pwal_") or name.is_part or (self._is_quick and name.name in merged):
+                continue
+            self._at_channel(name, epochs, is_merged=name.name in merged)
 
     def _at_channel(self, name: FileName, epochs: Epochs, *, is_merged: bool) -> None:
         facts = FileFacts(name.name, CHANNEL, is_active=not name.is_closed, is_merged=is_merged)
@@ -306,7 +381,7 @@ class _Look:
     def _note(self, facts: FileFacts, fold: Fold, read: FileRead) -> None:
         facts.sessions, facts.entries = fold.sessions, fold.taken
         facts.first_epoch, facts.last_epoch, facts.last_ns = fold.first_epoch, fold.newest_epoch, read.last_ns
-        facts.vouches_ns = read.vouches_ns
+        facts.vouches_ns, facts.reached = read.vouches_ns, read.reached
         if read.is_torn and self._report.holder is None:
             self._report.torn.append(Torn(facts.name, read.whole, read.bytes - read.whole, REASONS[read.why]))
 
@@ -315,6 +390,7 @@ class _Look:
         file = open_for_reading(self._files, self._folder, name)
         found: list[Damage] = []
         try:
+            facts.reached = salvage.reached(file, file_size(file))
             has_header = _has_header(self._files, self._folder, name)
             for each in salvage.sessions(file, file_size(file), has_header=has_header):
                 if isinstance(each, Bad):
@@ -347,6 +423,12 @@ class _Look:
             # Its first record is synced before the first session is written.
             reason = f"no epoch file says what is durable, though there are sessions up to epoch {newest}"
             self._report.damage.append(Damage(self._newest_epoch_file(), 0, 0, reason, is_missing=True))
+        for facts in self._report.files:
+            if facts.kind == CHANNEL and not facts.is_merged:
+                self._report.reached = self._report.reached.joined(facts.reached)
+        self._for_end_of_epochs(epochs)
+        if not self._is_quick and self._has_all_formers() and not self._is_outdated():
+            self._for_merged(catalog, now)
         damaged = {damage.file[:9] for damage in self._report.damage}
         for channel, (time_ns, epoch) in epochs.attested.items():
             stream = f"pwal_{channel:04d}"
@@ -362,6 +444,33 @@ class _Look:
                 last = its[-1] if its else FileFacts(stream, CHANNEL)
                 reason = f"the end of the file is gone, though epoch {epoch} is durable"
                 self._report.damage.append(Damage(last.name, last.bytes, last.bytes, reason, is_missing=not its))
+
+    def _for_merged(self, catalog: Catalog, now: set[str]) -> None:
+        """Files that only reads as of an earlier epoch need; ends of rotated files that nothing else vouches for."""
+        report, oldest = self._report, self._oldest()
+        for name in catalog.merged:
+            if name not in now and (catalogs.rotated_epoch(name) or 0) > oldest:
+                reason = "the file is not there, though a former catalog is that needs it"
+                report.damage.append(Damage(name, 0, 0, reason, is_needed=False, is_missing=True))
+        known = {damage.file for damage in report.damage}
+        for facts in report.files:
+            if facts.name not in known and facts.kind == CHANNEL and facts.last_ns < self._ends.get(facts.name, 0):
+                reason = "the end of the file is gone, an epoch file vouches for more"
+                report.damage.append(Damage(facts.name, facts.bytes, facts.bytes, reason, not facts.is_merged))
+
+    def _for_end_of_epochs(self, epochs: Epochs) -> None:
+        """That it reaches as far as the channels say."""
+        reached, report = self._report.reached, self._report
+        if lost_of_epochs(reached, epochs) and report.holder:  # it has gone on since
+            try:
+                epochs = epoch_file.read(self._files, self._folder, _list(self._files, self._folder))
+            except (Corruption, WrongFormat, DiskError):
+                return  # told, or rotated this moment
+        reason = lost_of_epochs(reached, epochs)
+        is_known = any(damage.file.startswith(epoch_file.NAME) and damage.is_needed for damage in report.damage)
+        if reason and not is_known:
+            at = epochs.active_end or 0
+            report.damage.append(Damage(epoch_file.NAME, at, at, reason, is_missing=epochs.active_end is None))
 
 
 def counts(epoch: int, durable: int, voids: Iterable[tuple[int, int]]) -> bool:

@@ -1,8 +1,8 @@
 """The files of the store as of one moment: the epoch file is cut there, and that is what decides.
 
-What is durable is asked first: the files that are listed afterwards hold it. Sessions of later epochs may be in the
-files of channels; opening makes those void, as after any crash. Former catalogs and what they need are taken along, so
-that a backup reaches as far back as the store does.
+What is durable is asked first: the files that are listed afterwards hold it. Files of channels are cut where the epoch
+file says that what is durable ends: what follows may speak of later epochs. Former catalogs and what they need are
+taken along, so that a backup reaches as far back as the store does. A store that would not open is not backed up.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lamina.engines.store import catalog as catalogs
-from lamina.engines.store import cleaning, epoch_file
-from lamina.engines.store.inputs import channel_files
+from lamina.engines.store import cleaning, epoch_file, hints
+from lamina.engines.store.epoch_file import Epochs
+from lamina.engines.store.inputs import channel_files, channel_of
+from lamina.engines.store.verifying import verify
+from lamina.errors import Corruption
 from lamina.log.files import Files, join
 from lamina.log.naming import FileName, parse
 from lamina.log.segment import open_for_reading
@@ -30,9 +33,10 @@ def newest_ns(disk: Files, place: LogPlace) -> int:
 def collect(disk: Files, place: LogPlace, moment_ns: int) -> list[Source]:
     """Raises: Changed; Corruption, WrongFormat, DiskError."""
     names = sorted(disk.list(place.folder))
+    _check(disk, place, names)
     try:
-        found = _epochs(disk, place, names, moment_ns)
-        durable, sources = found
+        epochs, sources = _epochs(disk, place, names, moment_ns)
+        durable = epochs.durable
         catalog = catalogs.load(disk, place.folder)
         if durable < catalog.epoch:
             raise Changed(place.path)  # compacted since that moment
@@ -43,7 +47,7 @@ def collect(disk: Files, place: LogPlace, moment_ns: int) -> list[Source]:
         for name in sorted(whole):
             sources.append(_whole(disk, place, name))
         for channel in channel_files(names, () if formers else catalog.merged):
-            sources += _log(disk, place, channel)
+            sources += _log(disk, place, channel, epochs)
         if sorted(disk.list(place.folder)) != names or catalogs.load(disk, place.folder) != catalog:
             raise Changed(place.path)
     except FileNotFoundError:
@@ -51,26 +55,44 @@ def collect(disk: Files, place: LogPlace, moment_ns: int) -> list[Source]:
     return sources
 
 
-def _epochs(disk: Files, place: LogPlace, names: list[str], moment_ns: int) -> tuple[int, list[Source]]:
+def _check(disk: Files, place: LogPlace, names: list[str]) -> None:
+    """What a start would refuse is refused here. Raises: Changed; Corruption, DiskError."""
+    report = verify(disk, place.folder, is_quick=True)
+    damage = next((each for each in report.damage if each.is_needed), None)
+    if damage is None:
+        return
+    if sorted(disk.list(place.folder)) != names:
+        raise Changed(place.path)
+    raise Corruption(damage.file, damage.offset, damage.reason, hint=hints.DAMAGED)
+
+
+def _epochs(disk: Files, place: LogPlace, names: list[str], moment_ns: int) -> tuple[Epochs, list[Source]]:
     """What was durable at the moment, and the epoch files, cut there."""
     pinned = [file for name in epoch_file.names_of(names) if (file := _pin(disk, place, name)) is not None]
     with Frozen(disk, place, pinned, moment_ns) as frozen:
         held = frozen.list(place.folder)
         if len(held) != len(pinned):
             raise Changed(place.path)  # rotated since that moment
-        durable = epoch_file.read(frozen.files, place.folder, held).durable
+        epochs = epoch_file.read(frozen.files, place.folder, held)
         sources = []
         for name in held:
             cut = frozen.open(join(place.folder, name))
             sources.append(of_file(f"{place.path}/{name}", place.folder, cut))
-    return durable, sources
+    return epochs, sources
 
 
-def _log(disk: Files, place: LogPlace, name: FileName) -> Iterator[Source]:
+def _log(disk: Files, place: LogPlace, name: FileName, epochs: Epochs) -> Iterator[Source]:
     pinned = _pin(disk, place, name)
     if pinned is None:
         return
     path = f"{place.path}/{name.name}"
+    boundary = catalogs.rotated_epoch(name.name)
+    if boundary is None or boundary > epochs.durable:
+        until_ns, _ = epochs.attested.get(channel_of(name), (0, 0))
+        with Frozen(disk, place, [pinned], until_ns) as frozen:
+            for held in frozen.list(place.folder):
+                yield of_file(path, place.folder, frozen.open(join(place.folder, held)))
+        return
     yield Source(path, place.folder, name.name, pinned.identity, pinned.end)
     if name.is_closed:
         file = open_for_reading(disk, place.folder, name.name)
