@@ -65,6 +65,8 @@ class Opening:
         self._keeps_tail = known_bytes is None
         """Whole messages that no line commits count."""
         self._is_odd = self._has_lost = False
+        self._further: list[str] = []
+        """Message files that come after the write file."""
         self._write: File | None = None
 
     def run(self) -> Opened | None:
@@ -164,15 +166,14 @@ class Opening:
         return StateLine.fresh(self._new_id()), True
 
     def _rebuilt(self, candidates: set[str]) -> StateLine:
-        """All that is in the newest two files waits: there are never more that do."""
+        """All that is in the message files waits, in the order of their times."""
         self._source = FROM_MESSAGES
         in_order = sorted(candidates, key=lambda id: (self._unnamed.content(id).first_ns, id))
-        if len(in_order) > 2:
-            self._leave(in_order[:-2])
         # By a crash it is one, whose first line was not written yet.
         is_error = len(candidates) > 1 or bool(copies.copies_among(self._home.files.list(self._folder)))
         self._tell("state_rebuilt_from_messages", is_error=is_error, file=NAME)
-        return StateLine(in_order[-2:][0], 0, 0, in_order[-1], 0)
+        self._further = in_order[2:]
+        return StateLine(in_order[0], 0, 0, in_order[:2][-1], 0)
 
     def _content_of(self, name: str) -> bytes:
         file = self._home.files.open(join(self._folder, name))
@@ -226,13 +227,13 @@ class Opening:
         return [parsed for _, _, parsed in state_line.walk(content) if parsed is not None]
 
     def _take_in(self, state: StateLine, rest: dict[str, Content]) -> None:
-        """The one that was begun after the write file becomes the write file."""
-        last_ns = self._unnamed.content(state.write_file).last_ns if state.is_one_file else None
-        newer = [id for id in rest if last_ns is not None and rest[id].first_ns > last_ns]
-        first = min(newer, key=lambda id: rest[id].first_ns, default="")
-        if others := sorted(set(rest) - {first}):
+        """The one that was begun after the write file becomes the write file; what is in further ones is added to it."""
+        last_ns = self._unnamed.content(state.write_file).last_ns
+        newer = sorted((id for id in rest if rest[id].first_ns > last_ns), key=lambda id: rest[id].first_ns)
+        if others := sorted(set(rest) - set(newer)):
             self._leave(others)
-        if not first:
+        self._further = newer[1:] if state.is_one_file else newer
+        if not newer or not state.is_one_file:
             return
         file = self._home.files.open(self._path(state.write_file))
         try:
@@ -240,7 +241,7 @@ class Opening:
             state.read_count = state.write_msg + len(more)
         finally:
             file.close()
-        state.write_file, state.write_msg, state.write_byte = first, 0, 0
+        state.write_file, state.write_msg, state.write_byte = newer[0], 0, 0
         self._is_odd = True
 
     def _leave(self, ids: Sequence[str]) -> None:
@@ -265,6 +266,8 @@ class Opening:
         if self._write is None:
             self._go_on_without_write_file(state, is_whole)
             is_whole = True
+        if self._write is None and self._further:
+            self._write = self._new_write_file(state.write_file)
         if self._write is not None:
             self._match_write_file(state, is_whole)
         if self._has_lost and self._keeps_tail:
@@ -332,6 +335,33 @@ class Opening:
             self._take_unconfirmed(state)
         if self._write.size() - HEADER_SIZE > state.write_byte:
             self._cut_uncommitted(state)
+        for id in self._further:
+            self._add_further(state, id)
+
+    def _add_further(self, state: StateLine, id: str) -> None:
+        """Put the messages of a file that the state has no place for after those of the write file."""
+        assert self._write is not None
+        file = self._home.files.open(self._path(id))
+        try:
+            held = [each for each in extents(file) if each.message is not None]
+            content = b"".join(read_at(file, each.start + HEADER_SIZE, each.end - each.start) for each in held)
+            is_all = len(content) + HEADER_SIZE == file.size()
+        finally:
+            file.close()
+        write_all(self._write, [content])
+        self._write.sync()
+        if is_all:
+            self._home.files.remove(self._path(id))
+            self._files.discard(id)
+            detail = f"{len(held)} messages, put into {name_of(state.write_file)}"
+        else:
+            detail = f"{len(held)} messages, put into {name_of(state.write_file)}; kept in {self._unnamed.set_aside(id)}"
+        self._tell("unconfirmed_messages_kept", file=name_of(id), offset=0, detail=detail)
+        state.write_msg, state.write_byte = state.write_msg + len(held), state.write_byte + len(content)
+        if state.is_one_file:
+            state.read_count = state.write_msg
+        state.can_write = state.can_write and not _has_quota(held)
+        self._is_odd = True
 
     def _take_unconfirmed(self, state: StateLine) -> None:
         """The line that committed them may be what went bad: rather a message that nobody was promised than one lost."""
@@ -406,9 +436,7 @@ class Opening:
         at = state.write_byte + HEADER_SIZE
         try:
             if self._write is None:
-                self._write = home.files.create(self._path(state.write_file))
-                self._files.add(state.write_file)
-                record = records.HEADER + record
+                self._write = self._new_write_file(state.write_file)
             write_all(self._write, [record])
             self._write.sync()
             home.files.sync_folder(self._folder)
@@ -422,6 +450,12 @@ class Opening:
         if state.is_one_file:
             state.read_count = state.write_msg
         self._is_odd = True
+
+    def _new_write_file(self, id: str) -> File:
+        file = self._home.files.create(self._path(id))
+        self._files.add(id)
+        write_all(file, [records.HEADER])
+        return file
 
     def _path(self, id: str) -> str:
         return join(self._folder, name_of(id))

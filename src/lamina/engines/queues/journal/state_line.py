@@ -28,6 +28,7 @@ _LINE: Final = re.compile(
 )
 _CRC: Final = b" crc="
 _LF: Final = 10
+_HOLE: Final = bytes(16)
 _START: Final = b"read_file="
 _CHECKED: Final = re.compile(rb"read_file=[!-~ ]{1,400}? crc=[0-9a-f]{8}")  # may be one of ours, wherever it stands
 
@@ -214,8 +215,8 @@ def walk(data: bytes) -> Iterator[tuple[int, bytes, Parsed | None]]:
 
 
 def is_cut_line(data: bytes) -> bool:
-    """These bytes may be the beginning of a line: what a crash leaves of one that was being written, or zeros."""
-    if not data.strip(b"\0"):
+    """A crash may have left these bytes of lines that were being written: a beginning, or some sectors and not others."""
+    if not data.strip(b"\0") or _HOLE in data:
         return True
     at = _AT_MOST.match(data)
     return at is not None and at.end() == len(data)

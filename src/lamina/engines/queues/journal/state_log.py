@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from contextlib import suppress
 
-from lamina.engines.queues.journal import copies, paths
+from lamina.engines.queues.journal import copies, paths, state_line
 from lamina.engines.queues.journal.home import Home
 from lamina.log.files import File, join, read_at, write_all
 
@@ -72,8 +72,8 @@ class StateLog:
         finally:
             if self._file is None:
                 source.close()
-        if not content:
-            return
+        if state_line.last_of(content, is_start=True).parsed is None:
+            return  # it would stand in for nothing; what there was of it is kept aside
         copy = home.files.create(join(self._folder, name))
         try:
             write_all(copy, [content])
