@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from lamina.cli import log_journals
 from lamina.cli.doctor_finding import NOTE, OK, PROBLEM, WARNING, Finding
 from lamina.errors import Corruption, LaminaError, WrongFormat
 from lamina.log import consumers, frame, lock
@@ -39,6 +40,8 @@ class LogFolder(NamedTuple):
     """As seen from the data folder."""
     path: str
     listing: Listing
+    is_journal: bool = False
+    """The folder of one queue."""
 
 
 def look(data: str, *, deep: bool = False, progress: Progress = lambda done, total: None) -> Iterator[Finding]:
@@ -46,9 +49,13 @@ def look(data: str, *, deep: bool = False, progress: Progress = lambda done, tot
     folders = list(islice(log_folders(data, journals=deep), None if deep else _QUICKLY + 1))
     is_cut = not deep and len(folders) > _QUICKLY
     found: list[Finding] = []
+    if deep:
+        found += log_journals.findings(data, is_written=_is_written(os.path.join(data, "queues")))
+    found += log_journals.beside(data)
     for folder in folders[:_QUICKLY] if is_cut else folders:
         try:
-            found += _look_deeply(folder, progress) if deep else _look_quickly(folder)
+            if not folder.is_journal:
+                found += _look_deeply(folder, progress) if deep else _look_quickly(folder)
             found += _beside(folder)
             found += _consumers(folder)
         except LaminaError as error:
@@ -75,7 +82,7 @@ def log_folders(data: str, *, journals: bool = False) -> Iterator[LogFolder]:
     if journals:
         for path, _, names in os.walk(os.path.join(data, "queues", "messages")):
             if any(parse(name) is not None for name in names):
-                yield LogFolder(os.path.relpath(path, data), path, sort_out(names))
+                yield LogFolder(os.path.relpath(path, data), path, sort_out(names), is_journal=True)
 
 
 def _log_folder(data: str, name: str) -> Iterator[LogFolder]:
@@ -212,6 +219,12 @@ def _beside(folder: LogFolder) -> Iterator[Finding]:
     if STAGING in listing.companions and os.path.isdir(staged):
         text = f"{STAGING}/ of a pipeline job ({show_bytes(folder_size(staged))})"
         yield Finding(NOTE, folder.name, text, "unless a job runs: the next one of its kind removes it")
+    if folder.is_journal:
+        left = [name for name in listing.foreign if name.startswith("left.")]
+        if left:
+            text = f"{_some(left)}: messages of which nobody could say where they belong"
+            yield Finding(WARNING, folder.name, text, "keep them until you know what they are")
+        return
     foreign = [name for name in listing.foreign if name not in (RESERVE, "groups", "messages", "users.json")]
     if foreign:
         yield Finding(NOTE, folder.name, f"{_some(foreign)}: no file of lamina, left alone")

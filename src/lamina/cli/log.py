@@ -177,14 +177,26 @@ def verify(folder: str, as_json: bool) -> int:
 
     A torn tail is what a crash leaves and is cut at the next open: exit 0. Damage: exit 6.
     """
-    _listing(folder)
-    with progress_bar("checking") as progress:
-        found = survey(FILES, folder, progress=progress)
-    if as_json:
-        print_json(as_dict(found))
+    from lamina.cli.log_journals import journals_in, print_journals
+
+    journals = journals_in(folder)
+    if journals.is_all:
+        facts: dict[str, object] = {"folder": folder}
+        is_damaged = False
     else:
-        _print_survey(found)
-    return EXIT_DAMAGE if found.damage else 0
+        _listing(folder)
+        with progress_bar("checking") as progress:
+            found = survey(FILES, folder, progress=progress)
+        facts, is_damaged = as_dict(found), bool(found.damage)
+        if not as_json:
+            _print_survey(found)
+    if journals.folders:
+        facts |= {"journals": journals.as_dict()}
+        if not as_json:
+            print_journals(journals)
+    if as_json:
+        print_json(facts)
+    return EXIT_DAMAGE if is_damaged or journals.is_damaged else 0
 
 
 def _print_survey(found: Survey) -> None:

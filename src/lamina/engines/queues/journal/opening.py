@@ -32,6 +32,7 @@ from lamina.log.scan import HEADER_SIZE
 _TAIL: Final = 4096
 _SOME_LINE: Final = 150  # bytes, about, to tell how many lines there are without reading them
 _SECOND: Final = 10**9
+_LATEST: Final = 1 << 63
 
 FROM_LINE, FROM_COPY, FROM_MESSAGES = range(3)
 
@@ -168,7 +169,16 @@ class Opening:
     def _rebuilt(self, candidates: set[str]) -> StateLine:
         """All that is in the message files waits, in the order of their times."""
         self._source = FROM_MESSAGES
-        in_order = sorted(candidates, key=lambda id: (self._unnamed.content(id).first_ns, id))
+        contents = {id: self._unnamed.content(id) for id in candidates}
+        in_order = list[str]()
+        seen = frozenset[bytes]()
+        for id in sorted(candidates, key=lambda id: (contents[id].first_ns or _LATEST, id)):
+            if in_order and contents[id].ids <= seen:  # made by cleaning, or not begun yet
+                kept = self._unnamed.set_aside(id)
+                self._tell("uncommitted_tail_truncated", file=name_of(id), offset=0, detail=f"all of it kept in {kept}")
+            else:
+                in_order.append(id)
+                seen |= contents[id].ids
         # By a crash it is one, whose first line was not written yet.
         is_error = len(candidates) > 1 or bool(copies.copies_among(self._home.files.list(self._folder)))
         self._tell("state_rebuilt_from_messages", is_error=is_error, file=NAME)
