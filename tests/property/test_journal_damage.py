@@ -1,5 +1,6 @@
-"""Damage of every kind in the folder of a queue that was closed in order: nothing intact is lost, altered, or cut for good,
-and whoever verifies the folder is told of whatever makes a difference.
+"""Damage of every kind in the folder of a queue that was closed in order.
+
+Nothing intact is lost, altered, or cut for good, and whoever verifies the folder learns of whatever makes a difference.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 from journal_lab import LOSS, JournalLab, number_of
 from lamina.engines.queues.journal import records
 from lamina.engines.queues.journal.verify import Verified, verify
+from lamina.errors import WrongFormat
 from lamina.log import kernel
 from lamina.log.files import join
 from lamina.testing import MemoryFiles
@@ -142,8 +144,7 @@ def _in_pieces(data: bytes, name: str, after: dict[str, bytes]) -> bool:
     """A head that stayed, and a tail that was kept beside it."""
     stayed = after.get(name, b"")
     tails = [kept for other, kept in after.items() if other.startswith(f"{name}.")]
-    shared = os.path.commonprefix([data, stayed])
-    return any(data[len(data) - len(tail) :] == tail and len(shared) + len(tail) >= len(data) for tail in tails)
+    return any(data == stayed[: len(data) - len(tail)] + tail for tail in tails)
 
 
 def flips(kind: str, file: str) -> Iterator[tuple[str, int, int]]:
@@ -160,7 +161,13 @@ def test_a_flipped_bit_anywhere_loses_nothing_that_is_whole_and_is_reported(kind
     for name, at, bit in flips(kind, file):
         data = bytearray(was.contents[name])
         data[at] ^= bit
-        found = check(kind, {**was.contents, name: bytes(data)}, f"{kind}, {name}, byte {at}, bit {bit}")
+        try:
+            found = check(kind, {**was.contents, name: bytes(data)}, f"{kind}, {name}, byte {at}, bit {bit}")
+        except WrongFormat:  # refused: it may be of a later version
+            assert name != LOG and 4 <= at < 8
+            lab = was.lab({**was.contents, name: bytes(data)})
+            assert [(bad.file, bad.offset) for bad in verify(lab.disk.inner, lab.folder).damage] == [(name, 0)]
+            continue
         places = [(bad.file, bad.offset, bad.end) for bad in found.verified.damage]
         around = [place for place in places if place[0] == name and place[1] <= at <= max(place[2], place[1] + 1)]
         assert around, f"{kind}, {name}, byte {at}, bit {bit}: verify names {places or found.verified.bad}"

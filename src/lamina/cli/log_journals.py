@@ -107,7 +107,9 @@ def findings(data: str, *, is_written: bool) -> Iterator[Finding]:
         if not bad.is_torn:
             yield Finding(PROBLEM, "journals", text, _BRING_BACK)
         elif not is_written:
-            yield Finding(NOTE, "journals", text, "as a crash leaves it: the next start sees to it, and keeps the bytes")
+            yield Finding(
+                NOTE, "journals", text, "as a crash leaves it: the next start sees to it, and keeps the bytes"
+            )
 
 
 def beside(data: str) -> Iterator[Finding]:

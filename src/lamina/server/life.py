@@ -256,8 +256,8 @@ class Life:
     def tell_damage(self, name: str, ask: Callable[[], list[str]]) -> None:
         """Call ``ask`` whenever somebody looks: it says what was found that is not as it was written, with its place.
 
-        Clients are served all the same: it is shown beside the problems, and does not make the server unready. It must be
-        quick. Who may not know names is told how much it is.
+        Clients are served all the same: it is shown beside the problems, and does not make the server unready. It must
+        be quick. Who may not know names is told how much it is.
         """
         with self._lock:
             self._damage[name] = ask

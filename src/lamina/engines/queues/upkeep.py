@@ -119,8 +119,8 @@ class Upkeep:
     def set_orphans_aside(self) -> int:
         """Set aside folders of queues that nobody knows of. Returns how many there were.
 
-        Where changes are answered before they are synced, a power cut may take a queue and leave its messages. But a log
-        that was brought back from a backup looks the same, so nothing is removed.
+        Where changes are answered before they are synced, a power cut may take a queue and leave its messages. But a
+        log that was brought back from a backup looks the same, so nothing is removed.
         """
         engine, count = self._engine, 0
         name = paths.ASIDE + copies.stamp(engine.clock.now_ns())

@@ -38,8 +38,8 @@ class NewQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage:
-    """One message, or a mark: that the queue met its quota, so what was sent then was refused, until all is received; or
-    that messages were lost here, since what was stored of them cannot be read."""
+    """One message, or a mark: that the queue met its quota, so what was sent then was refused, until all is received;
+    or that messages were lost here, since what was stored of them cannot be read."""
 
     id: str = field(repr=False)
     time_s: int

@@ -4,8 +4,8 @@
 /readyz    200 when clients are served; 503, with phase, percent and seconds left, while it restores or stops,
            and while something is broken that may end by itself (a full disk)
 
-Data that is not as it was written does not keep anybody from being served: ``status`` is then ``damaged``, and /readyz says
-under ``damage`` what was found and where.
+Data that is not as it was written does not keep anybody from being served: ``status`` is then ``damaged``, and /readyz
+says under ``damage`` what was found and where.
 
 Nobody has to log in for them. Where others have to, reasons name no topic and no file, but for who may read all of the
 server.

@@ -15,7 +15,6 @@ from lamina.errors import BadOption, StorageError, from_os
 from lamina.log.files import Files
 from lamina.log.sync import Level, Sync
 
-
 _MOST_DAMAGE: Final = 100  # problems that are remembered
 
 

@@ -1,11 +1,11 @@
 """What opening a queue's folder finds: its state, and what a crash or a bad disk left. Oddities are healed and told.
 
-    the last whole line of queue.log counts; if none is whole, the newest copy that has one; if there is none, the message
-    files in the order of their times: what was received may come again, nothing is lost silently
+    the last whole line of queue.log counts; if none is whole, the newest copy that has one; if there is none, the
+    message files in the order of their times: what was received may come again, nothing is lost silently
     whole messages after what is committed: they count, for the line that committed them may be what went bad; only in a
     folder of the seed's own program, whose lines have no checksum, and after a refusal, they are cut off
     bytes after that which are no message: cut off, and kept in a file beside it
-    a message file that is missing, or shorter than is committed: go on with what is there, and a marker at the end says so
+    a message file that is missing, or shorter than is committed: go on with what is there; a marker at the end says so
     message files that the state does not name: unnamed.py
 
 Where the last line is whole and the write file as long as it says, no message file is read.
@@ -172,7 +172,7 @@ class Opening:
         contents = {id: self._unnamed.content(id) for id in candidates}
         in_order = list[str]()
         seen = frozenset[bytes]()
-        for id in sorted(candidates, key=lambda id: (contents[id].first_ns or _LATEST, id)):
+        for id in sorted(candidates, key=lambda each: (contents[each].first_ns or _LATEST, each)):
             if in_order and contents[id].ids <= seen:  # made by cleaning, or not begun yet
                 kept = self._unnamed.set_aside(id)
                 self._tell("uncommitted_tail_truncated", file=name_of(id), offset=0, detail=f"all of it kept in {kept}")
@@ -237,9 +237,9 @@ class Opening:
         return [parsed for _, _, parsed in state_line.walk(content) if parsed is not None]
 
     def _take_in(self, state: StateLine, rest: dict[str, Content]) -> None:
-        """The one that was begun after the write file becomes the write file; what is in further ones is added to it."""
+        """The one begun after the write file becomes the write file; what is in further ones is added to it."""
         last_ns = self._unnamed.content(state.write_file).last_ns
-        newer = sorted((id for id in rest if rest[id].first_ns > last_ns), key=lambda id: rest[id].first_ns)
+        newer = sorted((id for id in rest if rest[id].first_ns > last_ns), key=lambda each: rest[each].first_ns)
         if others := sorted(set(rest) - set(newer)):
             self._leave(others)
         self._further = newer[1:] if state.is_one_file else newer
@@ -363,9 +363,10 @@ class Opening:
         if is_all:
             self._home.files.remove(self._path(id))
             self._files.discard(id)
-            detail = f"{len(held)} messages, put into {name_of(state.write_file)}"
+            kept = ""
         else:
-            detail = f"{len(held)} messages, put into {name_of(state.write_file)}; kept in {self._unnamed.set_aside(id)}"
+            kept = f"; kept in {self._unnamed.set_aside(id)}"
+        detail = f"{len(held)} messages, put into {name_of(state.write_file)}{kept}"
         self._tell("unconfirmed_messages_kept", file=name_of(id), offset=0, detail=detail)
         state.write_msg, state.write_byte = state.write_msg + len(held), state.write_byte + len(content)
         if state.is_one_file:
@@ -374,7 +375,7 @@ class Opening:
         self._is_odd = True
 
     def _take_unconfirmed(self, state: StateLine) -> None:
-        """The line that committed them may be what went bad: rather a message that nobody was promised than one lost."""
+        """The line that committed them may be what went bad: rather a message nobody was promised than one lost."""
         assert self._write is not None
         more = extents(self._write, state.write_byte)
         if not more:
@@ -429,7 +430,7 @@ class Opening:
         self._place_reading(state, held, is_whole=False)
 
     def _place_reading(self, state: StateLine, held: list[Extent], is_whole: bool) -> None:
-        """Reading goes on at ``read_byte`` if a message begins there, else after ``read_msg`` messages, if so many are."""
+        """Reading goes on at ``read_byte`` if a message begins there, else after ``read_msg`` messages."""
         places = [*(each.start for each in held), held[-1].end if held else 0]
         if is_whole and state.read_byte in places:  # of what cannot be read nobody knows how many it was
             state.read_msg = places.index(state.read_byte)

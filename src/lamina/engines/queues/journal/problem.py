@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-
 _REFUSALS: Final = ("write_refused", "sync_failed")
 
 

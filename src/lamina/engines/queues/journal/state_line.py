@@ -215,7 +215,7 @@ def walk(data: bytes) -> Iterator[tuple[int, bytes, Parsed | None]]:
 
 
 def is_cut_line(data: bytes) -> bool:
-    """A crash may have left these bytes of lines that were being written: a beginning, or some sectors and not others."""
+    """A crash may leave these bytes of lines that were being written: a beginning, or some sectors and not others."""
     if not data.strip(b"\0") or _HOLE in data:
         return True
     at = _AT_MOST.match(data)

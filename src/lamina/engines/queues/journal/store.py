@@ -232,7 +232,7 @@ class JournalStore(Pushing):
             self.forget(rid)
             with no_path(rid, "set its folder aside"):
                 layouts = [layout for layout in (self.layout, self.old_layout) if layout is not None]
-                is_done = any([moving.set_aside(self.home, rid, layout, name) for layout in layouts])
+                is_done = sum(moving.set_aside(self.home, rid, layout, name) for layout in layouts) > 0
             if is_done:
                 detail = f"the log of the queues does not know it; it is in {name} now"
                 self.home.told(rid, "queue_set_aside", is_error=True, detail=detail)

@@ -1,8 +1,9 @@
-"""Message files that the state of a queue does not name: which of them nobody needs, as the lines or their content prove.
+"""Message files that the state of a queue does not name: which nobody needs, as the lines or their content prove.
 
-A crash leaves one that was received or cleaned and not yet removed: an earlier line names it. Or one that was just begun:
-what is in it is in the named files too, if it was made by cleaning; else it holds what nobody was promised yet. A state
-that is older than its files, since queue.log was cut or brought back, looks the same: so nothing is removed without proof.
+A crash leaves one that was received or cleaned and not yet removed: an earlier line names it. Or one that was just
+begun: what is in it is in the named files too, if it was made by cleaning; else it holds what nobody was promised yet.
+A state that is older than its files, since queue.log was cut or brought back, looks the same: so nothing is removed
+without proof.
 """
 
 from __future__ import annotations

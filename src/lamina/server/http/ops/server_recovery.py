@@ -63,7 +63,7 @@ class Recovery(Gives, frozen=True, kw_only=True):
     reason: str = ""
     """Why it failed or stops."""
     problems: list[Broken]
-    damage: list[Broken] = []
+    damage: list[Broken]
     """What was found since the start that is not as it was written, with its place; clients are served all the same."""
     engines: list[EngineStart]
     kept_aside: list[KeptAside]
