@@ -289,7 +289,7 @@ def is_possible(history: History, found: list[int], is_exact: bool, is_kill: boo
         if found[: len(waiting)] == waiting and all(number in later for number in found[len(waiting) :]):
             return True
         if not is_exact:
-            at_most = iter(waiting)
+            at_most = iter([*waiting, *(number for number in history.events[count:] if number)])
             if all(number in at_most for number in found) and not (safe & set(waiting)) - set(found):
                 return True
     return False

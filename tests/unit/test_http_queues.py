@@ -384,7 +384,9 @@ def test_a_power_cut_during_a_move_loses_nothing_and_doing_it_again_ends_it(stor
     seen: set[tuple[int, int]] = set()
     for state in disk.states(per_point=20):
         again = open_queues(state.files, store, sync=sync)
-        left, there = bodies(again, source), bodies(again, target)
+        left, there = (  # under ``interval`` a power cut may take messages, and then says so
+            [body for body in bodies(again, queue) if body is not None] for queue in (source, target)
+        )
         assert {*left, *there} == {b"a", b"b", b"c"}, state
         seen.add((len(left), len(there)))
         tending_served.move(again, again.state.queues[source.rid], again.state.queues[target.rid], len(left) - 1)

@@ -172,18 +172,19 @@ class Opening:
         contents = {id: self._unnamed.content(id) for id in candidates}
         in_order = list[str]()
         seen = frozenset[bytes]()
-        for id in sorted(candidates, key=lambda each: (contents[each].first_ns or _LATEST, each)):
+        for id in sorted(candidates, key=lambda each: (contents[each].first_ns() or _LATEST, each)):
             if in_order and contents[id].ids <= seen:  # made by cleaning, or not begun yet
                 kept = self._unnamed.set_aside(id)
                 self._tell("uncommitted_tail_truncated", file=name_of(id), offset=0, detail=f"all of it kept in {kept}")
+            elif contents[id].ids & seen or len(in_order) == 2:
+                self._further.append(id)
             else:
                 in_order.append(id)
-                seen |= contents[id].ids
+            seen |= contents[id].ids
         # By a crash it is one, whose first line was not written yet.
         is_error = len(candidates) > 1 or bool(copies.copies_among(self._home.files.list(self._folder)))
         self._tell("state_rebuilt_from_messages", is_error=is_error, file=NAME)
-        self._further = in_order[2:]
-        return StateLine(in_order[0], 0, 0, in_order[:2][-1], 0)
+        return StateLine(in_order[0], 0, 0, in_order[-1], 0)
 
     def _content_of(self, name: str) -> bytes:
         file = self._home.files.open(join(self._folder, name))
@@ -239,11 +240,14 @@ class Opening:
     def _take_in(self, state: StateLine, rest: dict[str, Content]) -> None:
         """The one begun after the write file becomes the write file; what is in further ones is added to it."""
         last_ns = self._unnamed.content(state.write_file).last_ns
-        newer = sorted((id for id in rest if rest[id].first_ns > last_ns), key=lambda each: rest[each].first_ns)
+        known = self._unnamed.ids_in({state.read_file, state.write_file})
+        firsts = {id: rest[id].first_ns(known) for id in rest}
+        newer = sorted((id for id in rest if firsts[id] > last_ns), key=lambda each: firsts[each])
         if others := sorted(set(rest) - set(newer)):
             self._leave(others)
-        self._further = newer[1:] if state.is_one_file else newer
-        if not newer or not state.is_one_file:
+        is_next = bool(newer) and state.is_one_file and not rest[newer[0]].ids & known
+        self._further = newer[1:] if is_next else newer
+        if not is_next:
             return
         file = self._home.files.open(self._path(state.write_file))
         try:
@@ -351,11 +355,12 @@ class Opening:
     def _add_further(self, state: StateLine, id: str) -> None:
         """Put the messages of a file that the state has no place for after those of the write file."""
         assert self._write is not None
+        known = self._unnamed.ids_in({state.read_file, state.write_file})
+        is_all = self._unnamed.content(id).is_readable
         file = self._home.files.open(self._path(id))
         try:
-            held = [each for each in extents(file) if each.message is not None]
+            held = [each for each in extents(file) if each.message is not None and each.message.id not in known]
             content = b"".join(read_at(file, each.start + HEADER_SIZE, each.end - each.start) for each in held)
-            is_all = len(content) + HEADER_SIZE == file.size()
         finally:
             file.close()
         write_all(self._write, [content])

@@ -22,13 +22,22 @@ from lamina.log.scan import HEADER_SIZE
 class Content(NamedTuple):
     """What a message file holds."""
 
-    ids: frozenset[bytes]
-    """Of its whole messages."""
-    first_ns: int
-    last_ns: int
-    """Times of the first and the last of them; 0 if there are none."""
+    times: dict[bytes, int]
+    """When each of its whole messages was written, by id."""
     is_readable: bool
     """There is nothing else in it."""
+
+    @property
+    def ids(self) -> frozenset[bytes]:
+        return frozenset(self.times)
+
+    @property
+    def last_ns(self) -> int:
+        return max(self.times.values(), default=0)
+
+    def first_ns(self, besides: frozenset[bytes] = frozenset()) -> int:
+        """Of those that are not ``besides``; 0 if there are none."""
+        return min((time for id, time in self.times.items() if id not in besides), default=0)
 
 
 class Unnamed:
@@ -42,7 +51,7 @@ class Unnamed:
     ) -> tuple[dict[str, str], list[str], dict[str, Content]]:
         """Files that can go, with the proof in words; those with nothing new but torn bytes; and the others."""
         before = {id for line in lines for id in (line.state.read_file, line.state.write_file)}
-        waiting = frozenset[bytes]().union(*(self.content(id).ids for id in named & self._there))
+        waiting = self.ids_in(named)
         gone: dict[str, str] = {}
         torn: list[str] = []
         rest: dict[str, Content] = {}
@@ -59,20 +68,21 @@ class Unnamed:
                 rest[id] = content
         return gone, torn, rest
 
+    def ids_in(self, files: set[str]) -> frozenset[bytes]:
+        return frozenset[bytes]().union(*(self.content(id).ids for id in files & self._there))
+
     def content(self, id: str) -> Content:
         if id not in self._there:
-            return Content(frozenset(), 0, 0, is_readable=True)
+            return Content({}, is_readable=True)
         file = self._home.files.open(join(self._folder, name_of(id)))
         try:
             held, size = extents(file), file.size()
             whole = [each for each in held if each.message is not None]
-            times = [each.time_ns for each in whole]
         finally:
             file.close()
         end = held[-1].end + HEADER_SIZE if held else HEADER_SIZE
         is_readable = len(whole) == len(held) and size <= end
-        ids = frozenset(each.message.id for each in whole if each.message is not None)
-        return Content(ids, min(times, default=0), max(times, default=0), is_readable)
+        return Content({each.message.id: each.time_ns for each in whole if each.message is not None}, is_readable)
 
     def set_aside(self, id: str) -> str:
         """Give the file a name by which nobody takes it for one of the queue's. Returns the name."""
