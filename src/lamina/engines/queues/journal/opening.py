@@ -239,7 +239,7 @@ class Opening:
 
     def _take_in(self, state: StateLine, rest: dict[str, Content]) -> None:
         """The one begun after the write file becomes the write file; what is in further ones is added to it."""
-        last_ns = self._unnamed.content(state.write_file).last_ns
+        last_ns = max(self._unnamed.content(id).last_ns for id in (state.read_file, state.write_file))
         known = self._unnamed.ids_in({state.read_file, state.write_file})
         firsts = {id: rest[id].first_ns(known) for id in rest}
         newer = sorted((id for id in rest if firsts[id] > last_ns), key=lambda each: firsts[each])

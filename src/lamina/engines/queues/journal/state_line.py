@@ -216,7 +216,7 @@ def walk(data: bytes) -> Iterator[tuple[int, bytes, Parsed | None]]:
 
 def is_cut_line(data: bytes) -> bool:
     """A crash may leave these bytes of lines that were being written: a beginning, or some sectors and not others."""
-    if not data.strip(b"\0") or _HOLE in data:
+    if not data or data != data.strip(b"\0") or _HOLE in data:
         return True
     at = _AT_MOST.match(data)
     return at is not None and at.end() == len(data)
