@@ -148,8 +148,12 @@ class JournalLab:
         return sum(name == operation and part in path for name, path in self.disk.calls)
 
 
+LOSS = -1
+"""In place of its number: a marker of what was lost."""
+
+
 def number_of(message: Message) -> int:
-    return int(message.id.rstrip(b"\0")[1:])
+    return LOSS if message.is_loss else int(message.id.rstrip(b"\0")[1:])
 
 
 def handle(lab: JournalLab) -> str:

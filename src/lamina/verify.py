@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lamina.engines.queues import verify as queues
+from lamina.engines.queues.journal import verify as journal
 from lamina.engines.store import verifying as store
 from lamina.errors import LaminaError, from_os
 from lamina.log import consumers, control, lock, mark, survey
@@ -151,6 +152,10 @@ def verify_log(files: Files, folder: str, part: str, progress: Progress = lambda
         verdict = _store(files, folder, part, progress)
     elif any(name.family == "stored" for name in listing.segments) or "messages" in names:
         verdict = _queues(files, folder, part, progress)
+    elif journal.is_journal(names):
+        found = queues.QueuesLooked(holder=lock.holder_above(files, folder))
+        queues.verify_journal(files, folder, found)
+        verdict = _of_queues(folder, part, found)
     else:
         verdict = _plain(files, folder, part, progress)
     verdict.findings += _beside(files, folder, part, listing)
@@ -181,7 +186,10 @@ def _plain(files: Files, folder: str, part: str, progress: Progress) -> Verdict:
 
 
 def _queues(files: Files, folder: str, part: str, progress: Progress) -> Verdict:
-    found = queues.verify(files, folder, progress)
+    return _of_queues(folder, part, queues.verify(files, folder, progress))
+
+
+def _of_queues(folder: str, part: str, found: queues.QueuesLooked) -> Verdict:
     verdict = Verdict(folder, [], 1, found.files, found.records, found.bytes)
     verdict.findings += _damage(part, found.damage, f'bring it back from a backup, or see "lamina log repair {folder}"')
     verdict.findings += _torn(part, found.torn)

@@ -173,7 +173,7 @@ class Story:
     def check_disk(self, state: PowerLossState) -> None:
         engine = opened(state.files, self.store, self.sync, ManualClock())
         if self.store == "journal" and self.sync is not ALWAYS:
-            Upkeep(engine).remove_orphans()
+            Upkeep(engine).set_orphans_aside()
         level = Level.WRITTEN if state.is_kill else Level.SYNCED
         promised: dict[bytes, int] = {}
         for note in state.notes:

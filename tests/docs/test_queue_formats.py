@@ -84,7 +84,7 @@ def test_the_worked_examples_of_a_journal_are_right() -> None:
     assert content(files, "queues/messages/layout") == b"parts=5 chars=2\n"
     assert paths.folder_of("messages", ids.show(RID)) in PAGE
     assert copies.name_at(MOMENT, ()) in PAGE
-    assert f".aside-{copies.stamp(MOMENT)}-{ids.handle(RID)}" in PAGE
+    assert f"{paths.ASIDE}{copies.stamp(MOMENT)}/" in PAGE
 
 
 def test_the_line_of_a_migration_is_right() -> None:

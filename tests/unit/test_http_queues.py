@@ -373,6 +373,11 @@ def two_queues(files: MemoryFiles, store: str, sync: Sync) -> tuple[Queue, Queue
     return source, target
 
 
+def messages_in(engine: QueueEngine, queue: Queue) -> list[bytes | None]:
+    """Without the marks of what a power cut took, where it may."""
+    return [body for body in bodies(engine, queue) if body is not None]
+
+
 @pytest.mark.parametrize("sync", [ALWAYS, interval(1000)], ids=str)
 @pytest.mark.parametrize("store", STORES)
 def test_a_power_cut_during_a_move_loses_nothing_and_doing_it_again_ends_it(store: str, sync: Sync) -> None:
@@ -384,11 +389,11 @@ def test_a_power_cut_during_a_move_loses_nothing_and_doing_it_again_ends_it(stor
     seen: set[tuple[int, int]] = set()
     for state in disk.states(per_point=20):
         again = open_queues(state.files, store, sync=sync)
-        left, there = bodies(again, source), bodies(again, target)
+        left, there = messages_in(again, source), messages_in(again, target)
         assert {*left, *there} == {b"a", b"b", b"c"}, state
         seen.add((len(left), len(there)))
         tending_served.move(again, again.state.queues[source.rid], again.state.queues[target.rid], len(left) - 1)
-        assert (bodies(again, source), bodies(again, target)) == ([b"c"], [b"a", b"b"]), state
+        assert (messages_in(again, source), messages_in(again, target)) == ([b"c"], [b"a", b"b"]), state
         again.close()
     assert {(3, 0), (3, 2), (1, 2)} <= seen, "before, in between and behind it"
 

@@ -159,7 +159,7 @@ def test_the_folder_of_a_queue_stays_until_its_deletion_is_safe() -> None:
     engine.keeper.settle(engine.send(queue, b"kept")[1])
     disk.fail("append", error=errno.ENOSPC, only=RECORDS)
     deleted = engine.delete(queue)
-    assert lab.upkeep.remove_orphans() == 0
+    assert lab.upkeep.set_orphans_aside() == 0
     with pytest.raises(DiskFull):
         engine.settle(deleted)
     (queue,) = engine.state.queues.values()

@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from journal_lab import NOW, JournalLab, handle, mid
+from journal_lab import LOSS, NOW, JournalLab, handle, mid, number_of
 from lamina.engines.queues.journal import records
 from lamina.engines.queues.message import Message
 from lamina.errors import DiskError, DiskFull, LogClosed, StorageError, WrongFormat
@@ -33,20 +33,24 @@ def test_j69_torn_state_line() -> None:
     for cut in range(1, len(lines[2])):
         lab.put_content("queue.log", b"".join(lines[:2]) + lines[2][:cut])
         lab.restart()
-        assert lab.store.size(lab.queue) == 2
-        assert lab.kinds()[:1] == ["torn_state_line"]
-        for name in [*lab.copies(), *lab.message_files()]:
+        assert lab.store.size(lab.queue) == 3, "its message is whole, and may have been confirmed"
+        is_all_but_its_end = cut == len(lines[2]) - 1  # then it counts, and nothing is left to be told
+        assert lab.kinds() == ["torn_state_line", *["unconfirmed_messages_kept"][is_all_but_its_end:]]
+        assert not lab.problems[0].is_error, "a crash leaves it so"
+        assert (lab.problems[0].file, lab.problems[0].offset) == (
+            "queue.log",
+            len(whole) - 1 if is_all_but_its_end else len(lines[0] + lines[1]),
+        )
+        kept = [name for name in lab.names() if name.startswith("queue.log.torn-")]
+        assert [lab.content(name) for name in kept] == ([] if is_all_but_its_end else [lines[2][:cut]])
+        for name in [*lab.copies(), *kept]:
             lab.disk.remove(f"{lab.folder}/{name}")
-        lab.put_content("messages." + lab.last_line().state.read_file + ".log", MESSAGES[3])
 
 
 def _messages(count: int) -> bytes:
     """As the lab writes them."""
     lab = sent(count)
     return lab.content(lab.message_files()[0])
-
-
-MESSAGES = {3: _messages(3)}
 
 
 def test_a_cut_line_that_still_parses_does_not_count() -> None:
@@ -67,23 +71,44 @@ def test_a_line_whose_checksum_is_wrong_does_not_count() -> None:
     lines = lab.content("queue.log").splitlines(keepends=True)
     lab.put_content("queue.log", lines[0] + lines[1].replace(b"write_msg=2", b"write_msg=1"))
     lab.restart()
-    assert lab.store.size(lab.queue) == 1
-    assert lab.kinds() == ["torn_state_line", "uncommitted_tail_truncated"]
+    assert lab.store.size(lab.queue) == 2
+    assert lab.kinds() == ["torn_state_line", "unconfirmed_messages_kept"]
+    assert lab.problems[0].is_error, "no crash leaves a whole line with a wrong checksum"
 
 
 def test_j70_message_without_commit() -> None:
     lab = sent(2)
     name = lab.message_files()[0]
     uncommitted = records.encode(NOW * 10**9, Message(mid(3), NOW, b"", b"never confirmed"))
-    for tail in (uncommitted, uncommitted[:20], bytes(30)):
+    for tail in (uncommitted[:20], bytes(30), b"\x01"):
         lab.put_content(name, MESSAGES_OF_TWO + tail)
         lab.restart()
         assert lab.store.size(lab.queue) == 2
         assert lab.kinds() == ["uncommitted_tail_truncated"]
+        assert (lab.problems[0].file, lab.problems[0].offset) == (name, len(MESSAGES_OF_TWO))
+        assert lab.content(name) == MESSAGES_OF_TWO
+        (kept,) = (each for each in lab.names() if each.startswith(f"{name}.torn-"))
+        assert lab.content(kept) == tail
+        lab.disk.remove(f"{lab.folder}/{kept}")
         lab.restart()
     lab.sent = 8
     lab.put()
     assert lab.drain() == [1, 2, 9]
+    assert lab.kinds() == []
+
+
+def test_a_whole_message_without_commit_counts_for_its_line_may_be_what_went_bad() -> None:
+    lab = sent(2)
+    name = lab.message_files()[0]
+    uncommitted = records.encode(NOW * 10**9, Message(mid(3), NOW, b"", b"perhaps confirmed"))
+    lab.put_content(name, MESSAGES_OF_TWO + uncommitted + b"torn")
+    lab.restart()
+    assert lab.store.size(lab.queue) == 3
+    assert lab.kinds() == ["unconfirmed_messages_kept", "uncommitted_tail_truncated"]
+    assert lab.content(name) == MESSAGES_OF_TWO + uncommitted
+    assert not any(problem.is_error for problem in lab.problems)
+    lab.restart()
+    assert lab.drain() == [1, 2, 3]
     assert lab.kinds() == []
 
 
@@ -103,22 +128,22 @@ def test_j71_write_file_missing() -> None:
     lab = two_files()
     lab.disk.remove(f"{lab.folder}/messages.{lab.last_line().state.write_file}.log")
     lab.restart()
-    assert lab.store.size(lab.queue) == 3
+    assert lab.store.size(lab.queue) == 4
     assert [(problem.kind, problem.lost, problem.is_error) for problem in lab.problems] == [
         ("write_file_missing", 2, True)
     ]
     lab.put()
-    assert lab.drain() == [2, 3, 4, 7]
+    assert lab.drain() == [2, 3, 4, LOSS, 7]
 
 
 def test_j72_read_file_missing() -> None:
     lab = two_files()
     lab.disk.remove(f"{lab.folder}/messages.{lab.last_line().state.read_file}.log")
     lab.restart()
-    assert lab.store.size(lab.queue) == 2
+    assert lab.store.size(lab.queue) == 3
     assert [(problem.kind, problem.lost) for problem in lab.problems] == [("read_file_missing", 3)]
     lab.put()
-    assert lab.drain() == [5, 6, 7]
+    assert lab.drain() == [5, 6, LOSS, 7]
 
 
 def test_j73_both_missing() -> None:
@@ -126,13 +151,13 @@ def test_j73_both_missing() -> None:
     for name in lab.message_files():
         lab.disk.remove(f"{lab.folder}/{name}")
     lab.restart()
-    assert lab.store.size(lab.queue) == 0
+    assert lab.store.size(lab.queue) == 1
     assert sorted((problem.kind, problem.lost) for problem in lab.problems) == [
         ("read_file_missing", 3),
         ("write_file_missing", 2),
     ]
     lab.put()
-    assert lab.drain() == [7]
+    assert lab.drain() == [LOSS, 7]
     lab.restart()
     assert lab.store.size(lab.queue) == 0
     assert lab.kinds() == []
@@ -183,19 +208,16 @@ def test_j75_only_line_torn_no_copy() -> None:
     assert lab.drain() == [1, 2, 3]
 
 
-def test_what_nobody_can_make_sense_of_is_set_aside() -> None:
+def test_two_message_files_without_any_state_are_read_in_the_order_of_their_times() -> None:
     lab = two_files()
     for name in [*lab.copies(), "queue.log"]:
         lab.disk.remove(f"{lab.folder}/{name}")
     lab.restart()
-    assert lab.store.size(lab.queue) == 0
-    assert lab.kinds() == ["folder_set_aside"]
+    assert lab.store.size(lab.queue) == 6
+    assert lab.kinds() == ["state_rebuilt_from_messages"]
     assert lab.problems[0].is_error
-    aside = [name for name in lab.disk.list("messages") if name.startswith(".aside-")]
-    assert len(aside) == 1
-    assert len(lab.disk.list(f"messages/{aside[0]}")) == 2
     lab.put()
-    assert lab.drain() == [7]
+    assert lab.drain() == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_j77_kill_between_state_and_delete_at_the_switch() -> None:
@@ -224,11 +246,11 @@ def test_j78_state_ahead_of_data() -> None:
     lab = sent(3)
     lab.put_content(lab.message_files()[0], MESSAGES_OF_TWO)
     lab.restart()
-    assert lab.store.size(lab.queue) == 2
+    assert lab.store.size(lab.queue) == 3
     assert [(problem.kind, problem.lost) for problem in lab.problems] == [("state_ahead_of_data", 1)]
     lab.sent = 8
     lab.put()
-    assert lab.drain() == [1, 2, 9]
+    assert lab.drain() == [1, 2, LOSS, 9]
 
 
 @pytest.mark.parametrize("part", [b"body of 2", b"\x01\0\0\0"])
@@ -242,16 +264,80 @@ def test_j79_unreadable_message_line(part: bytes) -> None:
     lab.put_content(lab.message_files()[0], bytes(content))
     lab.restart()
     assert lab.store.size(lab.queue) == 3
-    assert lab.drain() == [3, 4]
+    assert lab.drain() == [LOSS, 3, 4]
     assert [(problem.kind, problem.lost, problem.is_error) for problem in lab.problems] == [("bad_message", 1, True)]
+    start, end = _second_record(MESSAGES_OF_FOUR), _second_record(MESSAGES_OF_FOUR, b"body of 2")
+    assert (lab.problems[0].file, lab.problems[0].offset) == (lab.message_files()[0], start)
+    (kept,) = (name for name in lab.names() if ".broken-" in name)
+    assert lab.content(kept) == bytes(content[start:end])
     assert lab.store.size(lab.queue) == 0
     lab.restart()
     assert lab.store.size(lab.queue) == 0
     assert lab.kinds() == []
 
 
-def _second_record(content: bytes) -> int:
-    return content.index(b"\x01\0\0\0", content.index(b"body of 1"))
+def _second_record(content: bytes, after: bytes = b"body of 1") -> int:
+    return content.index(b"\x01\0\0\0", content.index(after))
+
+
+def _of_four() -> bytes:
+    lab = sent(3)
+    lab.put(b"body of 4")
+    return lab.content(lab.message_files()[0])
+
+
+MESSAGES_OF_FOUR = _of_four()
+
+
+def test_the_marker_of_a_loss_is_the_same_until_it_is_acknowledged() -> None:
+    lab = sent(3)
+    content = bytearray(lab.content(lab.message_files()[0]))
+    content[content.index(b"body of 1")] ^= 1
+    lab.put_content(lab.message_files()[0], bytes(content))
+    seen = set()
+    for _ in range(3):
+        lab.restart()
+        head = lab.store.head(lab.queue)
+        assert head is not None and head.is_loss and head.is_marker
+        seen.add(head.id)
+        assert lab.kinds() == ["bad_message"]
+        assert not [name for name in lab.names() if ".broken-" in name], "nothing went yet"
+    assert len(seen) == 1
+    assert lab.drain() == [LOSS, 2, 3]
+
+
+def test_each_bad_place_has_its_marker_and_its_bytes_are_kept_once() -> None:
+    lab = JournalLab(quota=100, max_file_messages=200)
+    for number in range(1, 8):
+        lab.put(b"body of %d" % number)
+    name = lab.message_files()[0]
+    content = bytearray(lab.content(name))
+    for number in (2, 3, 5, 7):
+        content[content.index(b"body of %d" % number)] ^= 1
+    lab.put_content(name, bytes(content))
+    lab.restart()
+    assert [number_of(message) for message in lab.store.messages(lab.queue)] == [1, LOSS, 4, LOSS, 6, LOSS]
+    assert lab.store.size(lab.queue) == 7
+    assert lab.drain() == [1, LOSS, 4, LOSS, 6, LOSS]
+    assert [problem.lost for problem in lab.problems] == [2, 1, 1]
+    assert lab.store.size(lab.queue) == 0
+    kept = b"".join(lab.content(each) for each in lab.names() if each.startswith(f"{name}.broken-"))
+    assert [kept.count(b"ody of %d" % number) for number in range(1, 8)] == [0, 1, 1, 0, 1, 0, 1]
+
+
+def test_a_marker_of_a_loss_is_not_acknowledged_unless_its_bytes_are_kept() -> None:
+    lab = sent(3)
+    content = bytearray(lab.content(lab.message_files()[0]))
+    content[content.index(b"body of 1")] ^= 1
+    lab.put_content(lab.message_files()[0], bytes(content))
+    lab.restart()
+    fault = lab.disk.fail("create", only=".broken-", error=errno.ENOSPC)
+    assert lab.store.head(lab.queue) is not None
+    with pytest.raises(DiskFull, match=handle(lab)):
+        lab.store.drop_head(lab.queue)
+    assert fault.struck == 1
+    lab.disk.heal()
+    assert lab.drain() == [LOSS, 2, 3]
 
 
 def test_a_bad_message_at_the_end_does_not_stop_the_next() -> None:
@@ -262,7 +348,7 @@ def test_a_bad_message_at_the_end_does_not_stop_the_next() -> None:
     lab.restart()
     lab.sent = 2
     lab.put()
-    assert lab.drain() == [1, 3]
+    assert lab.drain() == [1, LOSS, 3]
     assert lab.kinds() == ["bad_message"]
 
 

@@ -250,7 +250,7 @@ def test_a_line_comes_back_as_it_was_written() -> None:
         b"read_file=AAAAAAAAAAAAAAAA read_msg=2 read_byte=200 write_file=BBBBBBBBBBBBBBBB write_msg=7 "
     )
     assert b" read_count=4 write_byte=700 can_write=0 size=9 crc=" in line
-    assert state_line.parse(line[:-1]) == state_line.Parsed(state, is_whole=True)
+    assert state_line.parse(line[:-1]) == state_line.Parsed(state, is_whole=True, is_checked=True)
     assert state_line.parse(line[: line.index(b" crc=")]) == state_line.Parsed(state, is_whole=True)
     five = state_line.parse(line[: line.index(b" read_count=")])
     assert five is not None

@@ -51,7 +51,7 @@ def test_what_is_answered_after_compacting_at_open_failed_behind_its_rename_is_t
     for _ in range(5):
         lab.put()
     reopen_folder(lab)
-    fault = lab.disk.fail("sync_folder", only=lab.folder)
+    fault = lab.disk.fail("sync_folder", only=lab.folder, nth=2)
     assert lab.store.size(lab.queue) == 5
     assert fault.struck == 1
     assert lab.kinds() == ["tidying_failed"]

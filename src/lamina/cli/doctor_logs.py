@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 from lamina import verify as verifier
 from lamina.cli.doctor_finding import NOTE, OK, PROBLEM, WARNING, Finding
 from lamina.engines.queues import verify as queues
+from lamina.engines.queues.journal.paths import ASIDE
+from lamina.engines.queues.opening import JOURNALS
 from lamina.errors import Corruption, LaminaError, WrongFormat
 from lamina.log import consumers, frame
 from lamina.log.files.real import RealFiles
@@ -41,6 +43,7 @@ class LogFolder(NamedTuple):
     """As seen from the data folder."""
     path: str
     listing: Listing
+    """The folder of one queue."""
 
 
 def look(data: str, *, deep: bool = False, progress: Progress = lambda done, total: None) -> Iterator[Finding]:
@@ -48,6 +51,7 @@ def look(data: str, *, deep: bool = False, progress: Progress = lambda done, tot
     folders = list(islice(log_folders(data), None if deep else _QUICKLY + 1))
     is_cut = not deep and len(folders) > _QUICKLY
     found: list[Finding] = []
+    found += _set_aside(data)
     for folder in folders[:_QUICKLY] if is_cut else folders:
         try:
             found += _look_deeply(folder, progress) if deep else _look_quickly(folder)
@@ -74,6 +78,15 @@ def log_folders(data: str) -> Iterator[LogFolder]:
             yield LogFolder(name, path, sort_out(os.listdir(path)))
         except OSError:
             continue  # gone meanwhile
+
+
+def _set_aside(data: str) -> Iterator[Finding]:
+    """Folders of queues that the log of the queues does not know."""
+    aside = [name for name in _folders_in(os.path.join(data, "queues", JOURNALS)) if name.startswith(ASIDE)]
+    if aside:
+        text = f"{JOURNALS}/{_some(aside)}: folders of queues that the log of the queues does not know"
+        do = "bring back the right log, and the next start brings them back; remove them when nobody misses them"
+        yield Finding(WARNING, "journals", text, do)
 
 
 def _folders_in(path: str) -> list[str]:

@@ -27,7 +27,8 @@ def message_facts(number: int, message: Message) -> dict[str, object]:
     return {
         "number": number,
         "time_s": message.ts,
-        "is_quota": message.is_marker,
+        "is_quota": message.is_marker and not message.is_loss,
+        "is_loss": message.is_loss,
         "flags_base64": b64encode(message.flags).decode(),
         "size": len(message.body or b""),
         "body_base64": None if message.body is None else b64encode(message.body).decode(),

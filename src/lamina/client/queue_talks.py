@@ -16,7 +16,7 @@ from typing import Any, Final
 from lamina.client.talking import Ask, Reply, Talk, Word, ask, fine
 from lamina.engines.queues import views
 from lamina.engines.queues.dumping import DumpReport
-from lamina.engines.queues.message import NO_TTL
+from lamina.engines.queues.message import LOST, NO_TTL
 from lamina.engines.queues.views import NewQueue, QueueInfo, QueueMessage, QueueStats, to_time
 from lamina.errors import BadOption, MessageTooLarge, WireError
 from lamina.units import MIB
@@ -139,7 +139,8 @@ def delete(hand: Hand) -> Talk[None]:
 
 def message_of(reply: Reply) -> QueueMessage:
     id, seconds, flags, body = _list_of(4, reply)
-    return QueueMessage(id.decode(), seconds, b"" if body is None else flags, body)  # the mark of the quota has none
+    is_quota = body is None and flags != LOST
+    return QueueMessage(id.decode(), seconds, b"" if is_quota else flags, body)  # the mark of the quota has none
 
 
 def next_of(reply: Reply) -> QueueMessage | None:

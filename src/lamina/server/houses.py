@@ -236,6 +236,7 @@ def _queues(settings: QueueSettings | None, committer: Committer, inside: Inside
         restored.watch_log(life, "queues", lambda: _log_of(engine.log))
         if engine.keeper is not engine:  # the journal, where each queue has its own files
             restored.watch_log(life, "queue messages", lambda: engine.keeper)
+            life.tell_damage("queue messages", lambda: [str(problem) for problem in engine.keeper.damage])
         deliveries = Deliveries(engine)
         upkeep.start()
 

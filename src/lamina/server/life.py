@@ -35,6 +35,7 @@ FAILED: Final = "failed"
 WAITING: Final = "waiting"  # of an engine whose turn has not come
 
 _MOST_KEPT = 100  # lines of a report that are kept; the rest is counted
+_MOST_SHOWN: Final = 4000  # characters of a line of INFO
 _LONG_ENOUGH_S = 0.2  # before that a rate says nothing
 _UNTOLD: Final = "the console and the log of the server say what, to who may know"
 _NOT_WRITTEN: Final = f"something of it cannot be written any more; {_UNTOLD}"
@@ -183,6 +184,7 @@ class Life:
         self._problems: dict[str, _Problem] = {}
         self._logged: set[str] = set()
         self._watched: dict[str, tuple[Callable[[], str | None], bool]] = {}
+        self._damage: dict[str, Callable[[], list[str]]] = {}
         self.sections: dict[bytes, tuple[bytes, Callable[[Any], dict[str, object]]]] = {b"life": (b"Life", self._shown)}
         """More sections of INFO (resp/info_sections.py): who opens an engine that another door serves adds one."""
 
@@ -251,6 +253,15 @@ class Life:
         with self._lock:
             self._watched[name] = ask, needs_restart
 
+    def tell_damage(self, name: str, ask: Callable[[], list[str]]) -> None:
+        """Call ``ask`` whenever somebody looks: it says what was found that is not as it was written, with its place.
+
+        Clients are served all the same: it is shown beside the problems, and does not make the server unready. It must
+        be quick. Who may not know names is told how much it is.
+        """
+        with self._lock:
+            self._damage[name] = ask
+
     def _enter(self, phase: str, reason: str = "") -> None:
         self._phase, self._reason, self._since_ns = phase, reason, self._clock.now_ns()
 
@@ -302,6 +313,13 @@ class Life:
         self._log_new(problems)
         return problems
 
+    @property
+    def damage(self) -> dict[str, list[str]]:
+        """What was found that is not as it was written, by name; only those with any."""
+        with self._lock:
+            asked = list(self._damage.items())
+        return {name: found for name, ask in asked if (found := ask())}
+
     def _log_new(self, problems: dict[str, _Problem]) -> None:
         """Each once while it lasts: the log has the reason that not everybody is told."""
         with self._lock:
@@ -348,7 +366,12 @@ class Life:
         if user is not None and not user.may("admin", "read", ""):
             return {"phase": self._phase}  # problems name files
         problems = "; ".join(f"{name}: {reason}" for name, reason in self.problems.items())
-        return {"phase": self._phase, "problems": " ".join(problems.split())}
+        damage = "; ".join(f"{name}: {line}" for name, found in self.damage.items() for line in found)
+        return {
+            "phase": self._phase,
+            "problems": " ".join(problems.split()),
+            "damage": " ".join(damage.split())[:_MOST_SHOWN],
+        }
 
     def as_dict(self, *, with_reports: bool = True, with_names: bool = True) -> dict[str, object]:
         """All of it as plain values; no secret, no payload is in it. Reports name files, and so do reasons: without
@@ -356,6 +379,7 @@ class Life:
         """
         now = self._clock.monotonic()
         problems, percent, estimate = self._all_problems(), self.percent, self.estimate_s
+        damage = self.damage
         with_these = {"with_report": with_reports, "with_names": with_names}
         with self._lock:
             shown: dict[str, object] = {
@@ -365,6 +389,9 @@ class Life:
                 "estimate_s": estimate,
                 "engines": {name: one.as_dict(now, **with_these) for name, one in self._engines.items()},
                 "problems": {name: one.told(with_names) for name, one in problems.items()},
+                "damage": {
+                    name: found if with_names else [f"{len(found)} places; {_UNTOLD}"] for name, found in damage.items()
+                },
             }
             if self._reason:
                 shown["reason"] = self._reason if with_names or self._phase != FAILED else _NOT_STARTED

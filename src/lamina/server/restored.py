@@ -50,6 +50,11 @@ def tell_queues(engine: QueueEngine, told: Restoring) -> None:
         told.warn(str(warning))
     if restored.more_warnings:
         told.warn(f"and {restored.more_warnings} more of these")
+    if engine.keeper is not engine:
+        if aside := engine.keeper.aside_count():
+            told.leave_out(f"the folders of {_count(aside, 'queue')}", "the log does not know them: they are set aside")
+        for problem in engine.keeper.damage:
+            told.warn(str(problem))
 
 
 def tell_topics(topics: Topics, told: Restoring) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 NO_TTL = -1
 """Not said: the queue's counts, or the server's. 0 means for ever."""
+LOST = b"lost"
+"""Flags of the marker of a loss."""
 
 
 class Message:
-    """One message; without a body it is the marker that says where a sender met the quota."""
+    """One message; without a body it is a marker: where a sender met the quota, or where messages were lost."""
 
     def __init__(self, id: bytes, ts: int, flags: bytes, body: bytes | None, ttl: int = NO_TTL) -> None:
         self.id = id
@@ -23,6 +25,11 @@ class Message:
     @property
     def is_marker(self) -> bool:
         return self.body is None
+
+    @property
+    def is_loss(self) -> bool:
+        """The marker that says that what stood here cannot be read any more."""
+        return self.body is None and self.flags == LOST
 
     def has_expired(self, now: int, ttl: int) -> bool:
         """``ttl`` is what counts for its queue, in seconds; 0: for ever. A message that is just so old stays."""

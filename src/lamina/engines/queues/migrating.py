@@ -18,8 +18,9 @@ from typing import Final
 
 from lamina.clock import Clock, SystemClock
 from lamina.engines.queues import ids, migration_mark, store_files
+from lamina.engines.queues.journal import copies, moving, records, state_log
 from lamina.engines.queues.journal.home import JournalOptions, no_path
-from lamina.engines.queues.journal.paths import parents_of
+from lamina.engines.queues.journal.paths import ASIDE, parents_of
 from lamina.engines.queues.journal.store import JournalStore
 from lamina.engines.queues.looking import found_in, has_names, layouts_of, look_at_journals
 from lamina.engines.queues.message import Message, Queue
@@ -37,7 +38,6 @@ from lamina.log.naming import STORED
 from lamina.log.sync import ALWAYS
 
 _AT_ONCE: Final = 64  # queues that are synced together
-_ASIDE: Final = ".aside-"
 
 Progress = Callable[[int, int], None]
 
@@ -150,7 +150,6 @@ class _Migration:
             return
         with self._opened() as store:
             self._copy(store, state)
-        self._remove_aside()
         self.step("copied")
         self._check(self._count_journals(state), mark.before, "the journals")
         self._write_dump(restored, ((queue, []) for queue in in_order(state)), mark.before.queues)
@@ -164,8 +163,11 @@ class _Migration:
                 continue
             there = store.messages(_stand_in(queue))
             if [message.id for message in there] != [message.id for message in queue.messages]:
-                if there:
-                    store.delete(_stand_in(queue))  # what a run that was broken off left of it
+                if there:  # what a run that was broken off left of it, or it is not ours to remove
+                    if {message.id for message in there} <= {message.id for message in queue.messages}:
+                        store.delete(_stand_in(queue))
+                    else:
+                        store.set_aside(queue.rid, ASIDE + copies.stamp(self._clock.now_ns()))
                 folder = _stand_in(queue)
                 for message in queue.messages:
                     store.put(folder, message)
@@ -199,15 +201,6 @@ class _Migration:
             for folder in (path, *parents_of(self._root, path), self._root):
                 self._files.sync_folder(folder)
 
-    def _remove_aside(self) -> None:
-        """Of folders that a run left half-made the store may not have known what to think: they were copies."""
-        try:
-            for name in self._files.list(self._root):
-                if name.startswith(_ASIDE):
-                    self._files.remove_folder(join(self._root, name))
-        except OSError as error:
-            raise from_os(error, "remove what was half copied", self._root) from None
-
     # -- to memory ---------------------------------------------------------------------------------------------------
 
     def _to_memory(self, mark: Mark, restored: Restored) -> None:
@@ -223,7 +216,8 @@ class _Migration:
     def _messages(self, store: JournalStore, queue: Queue) -> list[Message]:
         """Raises: Corruption, if some cannot be read and that is not wanted."""
         folder = _stand_in(queue)
-        messages = store.messages(folder)
+        found = store.messages(folder)
+        messages = [message for message in found if not message.is_loss]
         lost = store.size(folder) - len(messages)
         store.forget(queue.rid)
         if lost:
@@ -246,7 +240,7 @@ class _Migration:
             raise StorageError("there are still messages in the log and its dumps", hint="run it again")
         self.step("proven")
         if not to_journal:
-            self._remove_journals()
+            self._remove_journals(restored.state)
             self.step("journals removed")
         removed = self._remove_older()
         self.step("removed")
@@ -277,18 +271,37 @@ class _Migration:
         rewrite.remove(self._files, self._folder, names)
         return names
 
-    def _remove_journals(self) -> None:
-        """What was once set aside, since nobody could make sense of it, stays."""
+    def _remove_journals(self, state: State) -> None:
+        """What was once set aside, what is of queues that nobody knows, and what was kept of damage stays."""
         try:
             if has_names(self._files, self._root):
+                self._set_aside_what_is_not_taken(state)
                 for name in self._files.list(self._root):
-                    if name.startswith(_ASIDE):
+                    if name.startswith(ASIDE):
                         self._files.rename_folder(join(self._root, name), join(self._folder, name[1:]))
-                        self._warnings.append(f"{name[1:]}: set aside by a server, and left for you to look at")
+                        self._warnings.append(f"{name[1:]}: set aside, and left for you to look at")
+                self._files.sync_folder(self._folder)
                 self._files.remove_folder(self._root)
             self._files.sync_folder(self._folder)
         except OSError as error:
             raise from_os(error, "remove the journals", self._root) from error
+
+    def _set_aside_what_is_not_taken(self, state: State) -> None:
+        """Everything in folders of queues that is no copy of what the dump has now."""
+        files, into = self._files, join(self._root, ASIDE + copies.stamp(self._clock.now_ns()))
+        for layout in layouts_of(files, self._folder):
+            for rid in list(moving.walk(files, self._root, layout)):
+                path, there = layout.folder(self._root, rid), layout.folder(into, rid)
+                if rid not in state.queues:
+                    files.make_folder(there.rpartition("/")[0])
+                    files.rename_folder(path, there)
+                    continue
+                names = files.list(path)
+                taken = {state_log.NAME, state_log.NEW, *copies.copies_among(names)}
+                for name in names:
+                    if name not in taken and not records.NAME.fullmatch(name):
+                        files.make_folder(there)
+                        files.rename(join(path, name), join(there, name))
 
     def _opened(self) -> _Opened:
         layouts = layouts_of(self._files, self._folder)

@@ -183,6 +183,7 @@ def _use_journals(engine: QueueEngine, log: LogOptions, restored: Restored) -> N
         tell=lambda problem: logger.warning("%s", problem),
     )
     engine.use_journal(store)
+    store.bring_back(restored.state.queues.__contains__)
     for rid in restored.deleted:  # a crash may have come between a deletion and the removal of the folder
         if rid not in restored.state.queues:
             store.delete(Queue(rid, None, b"", None))

@@ -167,7 +167,9 @@ def _held(found: _Found, wanted: int | None = None) -> list[Message | None]:
 def _counted(found: _Found) -> Peeked:
     held = _held(found)
     last = held[-1] if held else None
-    return Peeked(len(held), last is not None and last.is_marker, held[0] if held else None, found.problem)
+    return Peeked(
+        len(held), last is not None and last.is_marker and not last.is_loss, held[0] if held else None, found.problem
+    )
 
 
 def _head(found: _Found) -> Message | None:

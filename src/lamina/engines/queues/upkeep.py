@@ -11,7 +11,7 @@ from lamina.engines.queues import ids
 from lamina.engines.queues.dumping import Dumper, DumpReport
 from lamina.engines.queues.engine import QueueEngine
 from lamina.engines.queues.folding import FoldStopped
-from lamina.engines.queues.message import Queue
+from lamina.engines.queues.journal import copies, paths
 from lamina.errors import LaminaError
 from lamina.log.history import History
 from lamina.log.sync import Level
@@ -116,22 +116,23 @@ class Upkeep:
         engine.keeper.push()
         return gone
 
-    def remove_orphans(self) -> int:
-        """Remove folders of queues that nobody knows of. Returns how many there were.
+    def set_orphans_aside(self) -> int:
+        """Set aside folders of queues that nobody knows of. Returns how many there were.
 
-        Where changes are answered before they are synced, a power cut may take a queue and leave its messages.
+        Where changes are answered before they are synced, a power cut may take a queue and leave its messages. But a
+        log that was brought back from a backup looks the same, so nothing is removed.
         """
-        engine, gone = self._engine, 0
+        engine, count = self._engine, 0
+        name = paths.ASIDE + copies.stamp(engine.clock.now_ns())
         for rid in engine.keeper.walk():
             if self._stop.is_set():
                 break
             with engine.lock:
                 if rid not in engine.state.queues and rid not in engine.to_remove:
-                    engine.keeper.delete(Queue(rid, None, b"", None))
-                    gone += 1
-        if gone:
-            logger.warning("removed the folders of %d queues that a crash took before they were safe", gone)
-        return gone
+                    count += engine.keeper.set_aside(rid, name)
+        if count:
+            logger.warning("the log of the queues does not know %d queues: their folders are in %s now", count, name)
+        return count
 
     def close_idle(self) -> int:
         """Close the files of queues that nobody uses. Returns how many were closed."""
@@ -147,7 +148,7 @@ class Upkeep:
         if self._engine.keeper is not self._engine and self._engine.keeper.old_layout is not None:
             self._due.append(_Task(0, self._move_all, self._engine.clock.monotonic()))
         if self._may_have_orphans():
-            self._due.append(_Task(0, self.remove_orphans, self._engine.clock.monotonic()))
+            self._due.append(_Task(0, self.set_orphans_aside, self._engine.clock.monotonic()))
         self._thread = threading.Thread(target=self._run, name="lamina-queues-upkeep", daemon=True)
         self._thread.start()
         if self._sync_s:
@@ -171,7 +172,7 @@ class Upkeep:
 
     def _may_have_orphans(self) -> bool:
         engine = self._engine
-        if engine.keeper is engine or not isinstance(engine.log, Log) or engine.log.options.sync.level is Level.SYNCED:
+        if engine.keeper is engine:
             return False
         # Never after a forced start: what it could not read may have been the queues.
         return engine.restored.log_records > 0 and not engine.restored.was_forced

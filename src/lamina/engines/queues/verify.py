@@ -14,9 +14,9 @@ from typing import Final
 from lamina.engines.queues import codec, ids, migration_mark, store_files
 from lamina.engines.queues.dump_check import DumpCheck, lacks_log, time_of_end
 from lamina.engines.queues.journal import moving, paths
+from lamina.engines.queues.journal import verify as journal
 from lamina.engines.queues.journal.home import no_path
 from lamina.engines.queues.opening import JOURNALS
-from lamina.engines.queues.peeking import peek
 from lamina.engines.queues.store_reading import (
     BAD_RECORD,
     GAP,
@@ -29,7 +29,7 @@ from lamina.errors import BadOption, Corruption, DiskError, StorageError, WrongF
 from lamina.log.files import Files, file_size, join
 from lamina.log.naming import STORED
 from lamina.log.segment import open_for_reading
-from lamina.log.survey import Damage, Progress, Torn, survey
+from lamina.log.survey import Damage, Progress, Torn
 
 _TRIES: Final = 3
 _BRING_BACK: Final = "bring it back from a backup; with --force-restore the queues start without what cannot be read"
@@ -39,6 +39,7 @@ _NO_WAY_ROUND: Final = (
 )
 _MEND: Final = 'bring it back from a backup, or see "lamina log repair {folder}"'
 _GO_ROUND: Final = "nothing: the start loads {base} and the logs since, which are whole, and writes a new dump"
+_HEALS: Final = "bring the folder back from a backup, or start: what is whole is delivered, the recipient is told"
 _PAST: Final = "nothing: only the past of the queues needs it; keep it aside if you want to look into it"
 
 
@@ -315,20 +316,31 @@ def _shown(layout: paths.Layout | None) -> str:
 
 
 def _look_at_journal(files: Files, folder: str, rid: bytes, looked: QueuesLooked) -> None:
-    shown = f"queue {ids.handle(rid)}"
     try:
         with no_path(rid, "verify"):
-            found = survey(files, folder, beside_writer=False)
-            problem = peek(files, folder).problem
+            verify_journal(files, folder, looked, f"queue {ids.handle(rid)}, ")
     except StorageError as error:
-        looked.damage.append(Damage(shown, 0, 0, error.message, False))
-        return
-    looked.files += len(found.segments)
-    looked.records += found.records
+        looked.damage.append(Damage(f"queue {ids.handle(rid)}", 0, 0, error.message, False))
+
+
+def verify_journal(files: Files, folder: str, looked: QueuesLooked, whose: str = "") -> None:
+    """Look through the folder of one queue. Raises: DiskError."""
+    try:
+        found = journal.verify(files, folder)
+        left = [name for name in files.list(folder) if name.startswith("left.")]
+    except FileNotFoundError:
+        return  # deleted meanwhile
+    except OSError as error:
+        raise from_os(error, "read the folder", folder) from error
+    looked.files += found.files
+    looked.records += found.messages
     looked.bytes += found.bytes
-    if problem and looked.holder is None:
-        looked.damage.append(Damage(shown, 0, 0, problem, False, False, "the start heals what it can, and says so"))
-    for damage in found.damage:
-        looked.damage.append(replace(damage, file=f"{shown}, {damage.file}"))
-    if looked.holder is None:
-        looked.torn += [replace(torn, file=f"{shown}, {torn.file}") for torn in found.torn]
+    for name in left:
+        reason = "messages of which nobody could say where they belong: keep them until you know what they are"
+        looked.notes.append(Damage(f"{whose}{name}", 0, 0, reason))
+    for bad in found.bad:
+        name = f"{whose}{bad.file}"
+        if not bad.is_torn:
+            looked.damage.append(Damage(name, bad.offset, bad.end, bad.reason, False, True, _HEALS))
+        elif looked.holder is None:
+            looked.torn.append(Torn(name, bad.offset, bad.end - bad.offset, bad.reason))

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from lamina.engines.queues import ids
-from lamina.engines.queues.message import NO_TTL, Message, Queue
+from lamina.engines.queues.message import LOST, NO_TTL, Message, Queue
 from lamina.errors import BadOption
 
 if TYPE_CHECKING:
@@ -38,18 +38,23 @@ class NewQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage:
-    """One message, or the mark that the queue met its quota: what was sent then was refused, until all is received."""
+    """One message, or a mark: that the queue met its quota, so what was sent then was refused, until all is received;
+    or that messages were lost here, since what was stored of them cannot be read."""
 
     id: str = field(repr=False)
     time_s: int
     """When it was sent, in seconds since 1970."""
     flags: bytes = field(repr=False)
     body: bytes | None = field(repr=False)
-    """None: the mark of the quota. It is acknowledged as any message is."""
+    """None: a mark. It is acknowledged as any message is."""
 
     @property
     def is_quota(self) -> bool:
-        return self.body is None
+        return self.body is None and self.flags != LOST
+
+    @property
+    def is_loss(self) -> bool:
+        return self.body is None and self.flags == LOST
 
     @property
     def time(self) -> datetime:

@@ -4,6 +4,9 @@
 /readyz    200 when clients are served; 503, with phase, percent and seconds left, while it restores or stops,
            and while something is broken that may end by itself (a full disk)
 
+Data that is not as it was written does not keep anybody from being served: ``status`` is then ``damaged``, and /readyz
+says under ``damage`` what was found and where.
+
 Nobody has to log in for them. Where others have to, reasons name no topic and no file, but for who may read all of the
 server.
 """
@@ -29,7 +32,7 @@ def routes(life: Life) -> list[Route]:
         if reason:
             return JSONResponse({"status": "failed", "phase": life.phase, "reason": reason}, _NOT_NOW)
         far = {"phase": life.phase, "percent": life.percent, "estimate_s": life.estimate_s}
-        return JSONResponse({"status": "ok", **far, "version": VERSION}, _OK)
+        return JSONResponse({"status": "damaged" if life.damage else "ok", **far, "version": VERSION}, _OK)
 
     async def readyz(request: Request) -> Response:
         # Reports name files: they are for the operator.

@@ -116,6 +116,8 @@ QUEUES_DELIVERED = Metric("lamina_queues_delivered_total", "counter", "Messages 
 QUEUES_REDELIVERED = Metric("lamina_queues_redelivered_total", "counter", "Messages given once more.")
 QUEUES_ACKNOWLEDGED = Metric("lamina_queues_acknowledged_total", "counter", "Messages that were acknowledged.")
 QUEUES_EXPIRED = Metric("lamina_queues_expired_total", "counter", "Messages that expired while the server ran.")
+QUEUES_DAMAGE = Metric("lamina_queues_damage_total", "counter", "Places of journals found damaged since the start.")
+QUEUES_LOST = Metric("lamina_queues_lost_total", "counter", "Messages of journals that were lost, as far as is known.")
 QUEUES_WAIT = Metric("lamina_queues_queue_seconds", "histogram", "From sent to acknowledged, in whole seconds.")
 
 # -- the store ---------------------------------------------------------------------------------------------------------

@@ -125,6 +125,9 @@ class OfEngines:
         into.counter(n.QUEUES_REDELIVERED, deliveries.redelivered)
         into.counter(n.QUEUES_ACKNOWLEDGED, engine.acknowledged)
         into.counter(n.QUEUES_EXPIRED, max(engine.expired - engine.restored.expired, 0))
+        if engine.keeper is not engine:
+            into.counter(n.QUEUES_DAMAGE, engine.keeper.stats.damaged)
+            into.counter(n.QUEUES_LOST, engine.keeper.stats.lost)
         into.histogram(n.QUEUES_WAIT, WAIT_BOUNDS, list(engine.waits), engine.waited)
 
 

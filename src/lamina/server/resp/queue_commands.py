@@ -75,12 +75,13 @@ def _with_key(session: Session, id_word: bytes, key: bytes) -> dict[bytes, None]
 
 
 def shown(message: Message, version: int) -> bytes:
-    """``[id, seconds, flags, body]``; of a marker the flags are ``quota``, and the body is nil."""
+    """``[id, seconds, flags, body]``; of a marker the flags are ``quota`` or ``lost``, and the body is nil."""
     body = message.body
     if body is None:
-        return b"*4\r\n$32\r\n%b\r\n:%d\r\n$5\r\nquota\r\n%b" % (
+        return b"*4\r\n$32\r\n%b\r\n:%d\r\n%b\r\n%b" % (
             ids.wire(message.id),
             message.ts,
+            b"$4\r\nlost" if message.is_loss else b"$5\r\nquota",
             replies.null(version),
         )
     flags = message.flags
@@ -92,6 +93,10 @@ def shown(message: Message, version: int) -> bytes:
         len(body),
         body,
     )
+
+
+def _kind(message: Message) -> bytes:
+    return b"lost" if message.is_loss else b"quota" if message.is_marker else b"message"
 
 
 def pushed(message: Message, rid: bytes, version: int) -> bytes:
@@ -231,7 +236,7 @@ def info(session: Session, args: Args) -> bytes:
         (b"closed", int(engine.messages.is_closed(queue))),
         (b"head-id", None if head is None else ids.wire(head.id)),
         (b"head-time", None if head is None else head.ts),
-        (b"head-kind", None if head is None else b"quota" if head.is_marker else b"message"),
+        (b"head-kind", None if head is None else _kind(head)),
         (b"subscribed", subscribed),
         (b"ttl", engine.options.ttl_s if queue.ttl == NO_TTL else queue.ttl),
         (b"created", queue.created_day),

@@ -18,6 +18,8 @@ class Extent(NamedTuple):
     end: int
     message: Message | None
     """None: these bytes cannot be read. They are taken for one record, and may have been more."""
+    time_ns: int = 0
+    """When it was written; 0 for what cannot be read."""
 
 
 def extents(file: File, start: int = 0, end: int | None = None, most: int | None = None) -> list[Extent]:
@@ -35,7 +37,8 @@ def extents(file: File, start: int = 0, end: int | None = None, most: int | None
             for number in range(len(batch.times)):
                 payload_end = batch.base + batch.offsets[number] + batch.lengths[number]
                 message = records.decode(batch.payload(number))
-                found.append(Extent(batch.record_offset(number) - HEADER_SIZE, payload_end + 4 - HEADER_SIZE, message))
+                start_at, end_at = batch.record_offset(number) - HEADER_SIZE, payload_end + 4 - HEADER_SIZE
+                found.append(Extent(start_at, end_at, message, batch.times[number]))
             last_ns = batch.newest
             if most is not None and len(found) >= most:
                 return found

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lamina.engines import loops
 from lamina.engines.queues.journal import paths, records, state_line
-from lamina.engines.queues.journal.home import Home
+from lamina.engines.queues.journal.home import Home, no_path
 from lamina.engines.queues.journal.opening import Opened
 from lamina.engines.queues.journal.reading import Reading
 from lamina.engines.queues.journal.state_line import StateLine
 from lamina.engines.queues.journal.state_log import StateLog
+from lamina.log import recovery
 from lamina.log.files import File, join, write_all
 from lamina.log.scan import HEADER_SIZE
 from lamina.log.teardown import Teardown
@@ -52,6 +54,8 @@ class QueueFolder:
         self.log = StateLog(home, path)
         self.growths: dict[str, Growth] = {}
         """Pending bytes by message file, in the order in which the files were begun."""
+        self.grown: dict[str, int] = {}
+        """Message files with pending changes in them: their sizes before; 0: it was not there."""
         self.lines: list[bytes] = []
         """Pending state lines, one for each change."""
         self.positions: list[int] = []
@@ -73,12 +77,17 @@ class QueueFolder:
         """Bytes of queue.log that count if the pending changes are refused."""
         self.has_folder = opened is not None
         self._files: set[str] = set() if opened is None else opened.has_files
+        self._retired: dict[str, bytes] = {}
+        """Of files that are to go, or went since queue.log was written anew: the last line that names them."""
+        self._told_losses: set[tuple[str, int]] = set()
         self._found: list[str] | None = None
         """Message files that were there: a killed process may not have got to syncing them."""
         self._write: File | None = None
         self._write_id = ""
         self._head: Message | None = None
         self._head_size = 0
+        self._head_count = 1
+        """Messages that go with the head: more than one, if it is the marker of a loss."""
         self._reading = Reading(self)
         if opened is None:
             self.state = StateLine.fresh(self._new_file_id())
@@ -120,7 +129,7 @@ class QueueFolder:
     # -- commands: in memory -----------------------------------------------------------------------------------------
 
     def head(self) -> Message | None:
-        """The message that is next. What cannot be read is skipped, told and counted. Raises: DiskError."""
+        """The message that is next, or a marker in place of what cannot be read. Raises: DiskError."""
         state = self.state
         while self._head is None:
             if state.read_msg >= state.read_count:
@@ -131,17 +140,31 @@ class QueueFolder:
                 continue
             found = self._reading.next(state.read_byte)
             if found is None:
-                self._skip()
+                self._head, self._head_size, self._head_count = self._reading.loss_at(state.read_byte)
+                self._tell_loss()
             else:
                 self._head, self._head_size = found
+                self._head_count = 1
         return self._head
+
+    def _tell_loss(self) -> None:
+        """Once, as long as it is open: the same marker comes again until it is acknowledged."""
+        state = self.state
+        place = state.read_file, state.read_byte
+        if place not in self._told_losses:
+            self._told_losses.add(place)
+            name, at = records.name_of(state.read_file), state.read_byte + HEADER_SIZE
+            detail = f"{self._head_size} bytes cannot be read"
+            lost = self._head_count
+            self.home.told(self.rid, "bad_message", is_error=True, lost=lost, detail=detail, file=name, offset=at)
 
     def has_next_at_hand(self) -> bool:
         """Behind the head stands a message that is in memory, or none."""
         state = self.state
         if state.size <= 1:
             return True
-        return state.read_msg + 1 < state.read_count and self._reading.has_at(state.read_byte + self._head_size)
+        behind = state.read_msg + self._head_count
+        return behind < state.read_count and self._reading.has_at(state.read_byte + self._head_size)
 
     def put(self, message: Message) -> None:
         """Store a message, or a marker, at the end."""
@@ -164,12 +187,14 @@ class QueueFolder:
             state.read_count = state.write_msg
             if state.size == 1:
                 self._head, self._head_size = message, len(record)  # just written, never read
+                self._head_count = 1
         if message.is_marker:
             state.can_write = False
         self._changed()
 
     def drop_head(self) -> None:
-        """The head was received. There must be one. Raises: DiskError."""
+        """The head was received. There must be one. Raises: DiskError, DiskFull."""
+        self._keep_what_was_lost()
         self._drop()
         self._changed()
 
@@ -184,7 +209,7 @@ class QueueFolder:
         return count
 
     def messages(self) -> list[Message]:
-        """All that wait, in order; what cannot be read is left out. Raises: DiskError."""
+        """All that wait, in order; a marker in place of what cannot be read. Raises: DiskError."""
         state = self.state
         reading, waiting = self._reading, state.read_count - state.read_msg
         found = reading.messages_of(state.read_file, state.read_byte, self.read_end(), waiting) if waiting else []
@@ -196,12 +221,33 @@ class QueueFolder:
         head = self.head()
         assert head is not None
         state = self.state
-        state.read_msg += 1
+        state.read_msg += self._head_count
         state.read_byte += self._head_size
-        state.size -= 1
+        state.size -= self._head_count
         self._head = None
         self.home.stats.received += 1
         self._after_reading()
+
+    def _keep_what_was_lost(self) -> None:
+        """The bytes in whose place a marker was received: the file that holds them may go from now on."""
+        head, state = self.head(), self.state
+        if head is None or not head.is_loss or not self._head_size or state.read_file not in self._files:
+            return
+        if self._reading.next(state.read_byte) is not None:
+            return  # this marker is a record of its own
+        loops.must_wait()
+        start = state.read_byte + HEADER_SIZE
+        name = records.name_of(state.read_file)
+        with no_path(self.rid, "keep bytes of it aside"):
+            file, is_ours = self.open_for_reading(state.read_file)
+            try:
+                end = min(start + self._head_size, file.size())
+                if end > start:
+                    home = self.home
+                    recovery.keep_aside(home.files, self.path, file, name, start, end, home.clock, "broken")
+            finally:
+                if is_ours:
+                    file.close()
 
     def _after_reading(self) -> None:
         state = self.state
@@ -213,33 +259,22 @@ class QueueFolder:
     def _switch(self) -> None:
         """The file is read to its end, and writing has gone on to another: read that, and let the old one go."""
         state = self.state
-        self.obsolete.append(state.read_file)
+        self._retire(state.read_file)
         state.read_file, state.read_msg, state.read_byte = state.write_file, 0, 0
         state.read_count = state.write_msg
         self._reading.forget()
         self.home.stats.switches += 1
 
-    def _skip(self) -> None:
-        """What stands at the head cannot be read: one bad record must not stop a queue."""
-        state = self.state
-        growth = self.growths.get(state.read_file)
-        waiting = growth.messages if growth is not None else 0
-        end = growth.base if growth is not None else self.read_end()
-        good = [each for each in self._reading.extents_of(state.read_file, state.read_byte, end) if each.message]
-        before = state.read_msg
-        state.read_byte = good[0].start if good else max(end, state.read_byte)
-        state.read_msg = max(before, state.read_count - len(good) - waiting)
-        lost = state.read_msg - before
-        state.size -= lost
-        self._reading.forget()
-        self._after_reading()
-        self._changed()
-        self.home.told(self.rid, "bad_message", is_error=True, lost=lost)
+    def _retire(self, id: str) -> None:
+        """The file goes when the state that does not name it is synced. Till it is gone for good queue.log names it:
+        that it was superseded is what the next start needs for a proof, if a crash leaves it."""
+        self.obsolete.append(id)
+        self._retired[id] = state_line.encode(self.state)
 
     def _rotate(self) -> None:
         state, new = self.state, self._new_file_id()
         if state.size == 0:
-            self.obsolete.append(state.write_file)
+            self._retire(state.write_file)
             self.state = StateLine.fresh(new)
             self._reading.forget()
         else:
@@ -288,6 +323,7 @@ class QueueFolder:
             self.has_folder = True
         for id, growth in self.growths.items():
             file = self._opened(id, growth.is_new)
+            self.grown.setdefault(id, 0 if growth.is_new else growth.base + HEADER_SIZE)
             write_all(file, [_HEADER + growth.data if growth.is_new else bytes(growth.data)])
             self._files.add(id)
             self.unsynced_files[id] = None
@@ -339,7 +375,7 @@ class QueueFolder:
 
     def are_safe(self) -> None:
         """The pending changes are on disk, as safe as the policy promises."""
-        self.lines, self.positions = [], []
+        self.lines, self.positions, self.grown = [], [], {}
         self.log_size_before = self.log.size
         self.is_new = False
 
@@ -356,7 +392,9 @@ class QueueFolder:
     def compact(self) -> None:
         """queue.log becomes one line: the state as it is. Nothing must be pending, and the messages be synced."""
         assert not self.lines and not self.unsynced_files
-        self.log.compact(state_line.encode(self.state))
+        retired = dict.fromkeys(self._retired.values())
+        self.log.compact([*retired, state_line.encode(self.state)])
+        self._retired = {id: line for id, line in self._retired.items() if id in self.obsolete}
         self.log_size_before = self.log.size
         self.log_is_synced()
         self.names_are_synced()
@@ -387,7 +425,8 @@ class QueueFolder:
             if not self._files:
                 return 0
             freed = sum(self._size_of(id) for id in self._files)
-            self.obsolete = sorted(self._files)
+            for id in sorted(self._files - set(self.obsolete)):
+                self._retire(id)
             self.state = StateLine.fresh(self._new_file_id())
         else:
             if state.read_byte == 0:
@@ -404,7 +443,7 @@ class QueueFolder:
         rest = self._reading.bytes_of(state.read_file, state.read_byte, self.read_end())
         growth = self.growths[new] = Growth(0, is_new=True)
         growth.data += rest
-        self.obsolete.append(state.read_file)
+        self._retire(state.read_file)
         if state.is_one_file:
             state.write_file, state.write_msg = new, state.write_msg - state.read_msg
             state.write_byte, state.read_count = len(rest), state.write_msg

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from lamina.clock import Clock
 from lamina.engines.queues import ids
-from lamina.engines.queues.journal.problem import Problem, about
+from lamina.engines.queues.journal.problem import Problem
 from lamina.errors import BadOption, StorageError, from_os
 from lamina.log.files import Files
 from lamina.log.sync import Level, Sync
+
+_MOST_DAMAGE: Final = 100  # problems that are remembered
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +72,8 @@ class Stats:
     cleaned_bytes: int = 0
     lost: int = 0
     """Messages that could not be read, or that were committed and are not there."""
+    damaged: int = 0
+    """Times that something was found that is not as it was written."""
     refused: int = 0
     """Changes that the disk refused."""
 
@@ -82,6 +88,8 @@ class Home:
     options: JournalOptions
     tell: Callable[[Problem], None]
     stats: Stats = field(default_factory=Stats)
+    damage: deque[Problem] = field(default_factory=lambda: deque(maxlen=_MOST_DAMAGE))
+    """What was found since the store was opened, the newest."""
     _last_ns: int = 0
 
     @property
@@ -94,9 +102,25 @@ class Home:
         self._last_ns = max(self.clock.now_ns(), self._last_ns + 1)
         return self._last_ns
 
-    def told(self, rid: bytes, kind: str, *, is_error: bool = False, lost: int = 0, detail: str = "") -> None:
-        self.stats.lost += lost
-        self.tell(about(rid, kind, is_error=is_error, lost=lost, detail=detail))
+    def told(
+        self,
+        rid: bytes,
+        kind: str,
+        *,
+        is_error: bool = False,
+        lost: int = 0,
+        detail: str = "",
+        file: str = "",
+        offset: int | None = None,
+    ) -> None:
+        self.report(Problem(kind, ids.handle(rid), is_error, lost, detail, file, offset))
+
+    def report(self, problem: Problem) -> None:
+        self.stats.lost += problem.lost
+        if problem.is_damage:
+            self.stats.damaged += 1
+            self.damage.append(problem)
+        self.tell(problem)
 
 
 def without_path(error: OSError | StorageError, rid: bytes, action: str) -> StorageError:

@@ -152,6 +152,53 @@ def remove_queue(home: Home, rid: bytes, layout: Layout) -> None:
     files.sync_folder(root)
 
 
+def set_aside(home: Home, rid: bytes, layout: Layout, name: str) -> bool:
+    """Its folder goes, in one step, to where ``name`` in the root has a folder for it. Returns whether there was one.
+
+    Raises: OSError.
+    """
+    files, path = home.files, layout.folder(home.root, rid)
+    if not _names(files, path):
+        return False
+    there = layout.folder(join(home.root, name), rid)
+    files.make_folder(there.rpartition("/")[0])
+    files.rename_folder(path, there)
+    _remove_empty_parents(files, home.root, path)
+    files.sync_folder(home.root)
+    return True
+
+
+def aside(files: Files, root: str) -> Iterator[tuple[bytes, str]]:
+    """Queues whose folders were set aside, the newest first: their ids, and where they are now. Raises: DiskError."""
+    try:
+        for name in sorted((name for name in _names(files, root) if name.startswith(paths.ASIDE)), reverse=True):
+            yield from _leaves(files, join(root, name), "")
+    except OSError as error:
+        raise from_os(error, "look through the folders of queues", root) from None
+
+
+def _leaves(files: Files, folder: str, before: str) -> Iterator[tuple[bytes, str]]:
+    for name in sorted(_names(files, folder)):
+        text = before + name
+        rid = ids.parse(text.encode("utf-8", "replace")) if len(text) == TEXT_CHARS else None
+        if rid is not None:
+            yield rid, join(folder, name)
+        elif len(text) < TEXT_CHARS:
+            yield from _leaves(files, join(folder, name), text)
+
+
+def bring_back(home: Home, rid: bytes, path: str, layout: Layout) -> bool:
+    """The folder at ``path`` becomes that of the queue again, unless it has one. Raises: OSError."""
+    files, there = home.files, layout.folder(home.root, rid)
+    if _names(files, there):
+        return False
+    files.remove_empty_folder(there)
+    files.make_folder(there.rpartition("/")[0])
+    files.rename_folder(path, there)
+    _remove_empty_parents(files, home.root, path)
+    return True
+
+
 def sweep(files: Files, root: str) -> int:
     """Remove what a crash left of deleted queues. Returns how many. Raises: DiskError."""
     count = 0

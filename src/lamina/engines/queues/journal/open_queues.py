@@ -97,7 +97,9 @@ class OpenQueues:
         if not folder.wants_compaction:
             return True
         try:
-            folder.unsynced_folders = []  # compacting syncs it
+            folder.unsynced_folders = []
+            # First: lines go that prove of removed files that nobody needs them, should a power cut bring these back.
+            self.home.files.sync_folder(folder.path)
             folder.sync_messages()
             folder.messages_are_synced()
             folder.compact()

@@ -16,6 +16,8 @@ from lamina.log.files import Files, join, read_at, write_all
 
 TEXT_CHARS: Final = 32
 LAYOUT: Final = "layout"
+ASIDE: Final = ".aside-"
+"""Begins the names of folders in the root with queues that the log of the queues does not know."""
 _LAYOUT_LINE: Final = re.compile(rb"parts=(\d{1,2}) chars=(\d)\n(?:to parts=(\d{1,2}) chars=(\d)\n)?")
 _MOST: Final = 256
 _PROBE: Final = (".lamina-case-probe", ".LAMINA-CASE-PROBE")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from lamina.engines.queues import ids
+_REFUSALS: Final = ("write_refused", "sync_failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +20,19 @@ class Problem:
     lost: int = 0
     """Messages that are gone, as far as that is known."""
     detail: str = ""
+    file: str = ""
+    """The file in the queue's folder that it is about."""
+    offset: int | None = None
+    """The byte in it."""
+
+    @property
+    def is_damage(self) -> bool:
+        """What was safe once is not as it was written; not merely a disk that refuses now."""
+        return self.is_error and self.kind not in _REFUSALS
 
     def __str__(self) -> str:
         lost = f", {self.lost} messages lost" if self.lost else ""
+        place = f": {self.file}" if self.file else ""
+        place += f", byte {self.offset}" if self.offset is not None else ""
         detail = f": {self.detail}" if self.detail else ""
-        return f"queue {self.queue}: {self.kind}{lost}{detail}"
-
-
-def about(rid: bytes, kind: str, *, is_error: bool = False, lost: int = 0, detail: str = "") -> Problem:
-    return Problem(kind, ids.handle(rid), is_error, lost, detail)
+        return f"queue {self.queue}: {self.kind}{lost}{place}{detail}"

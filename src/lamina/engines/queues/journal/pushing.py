@@ -164,10 +164,25 @@ class Pushing:
         if not folder.is_new:
             if folder.log.exists:
                 folder.log.cut_back(folder.log_size_before)
+            folder.close_write()
+            for id, size in folder.grown.items():
+                self._cut_back_file(folder.file_path(id), size)
             return
         for name in self.home.files.list(folder.path):
             if name == state_log.NAME or records.NAME.fullmatch(name):
                 self.home.files.remove(join(folder.path, name))
+
+    def _cut_back_file(self, path: str, size: int) -> None:
+        if not size:
+            with suppress(FileNotFoundError):
+                self.home.files.remove(path)
+            return
+        file = self.home.files.open(path, write=True)
+        try:
+            if file.size() > size:
+                file.truncate(size)
+        finally:
+            file.close()
 
     # -- after a sync by the clock -----------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _AHEAD: Final = 16 << 10
 _UNKNOWN: Final = -1
+_SECOND: Final = 10**9
 
 
 class Reading:
@@ -113,22 +114,52 @@ class Reading:
                     file.close()
 
     def messages_of(self, id: str, start: int, end: int, count: int) -> list[Message]:
-        """All from ``start`` to ``end``, on disk or pending: ``count`` at most.
+        """All from ``start`` to ``end``, on disk or pending: ``count`` at most, with markers for what cannot be read.
 
         A file that is no longer written to may have more at its end, if a power cut undid that it was cut off.
         """
         growth = self._folder.growths.get(id)
         found: list[Message] = []
         on_disk = end if growth is None else growth.base
-        if start < on_disk:
-            held = self.extents_of(id, start, on_disk)[:count]
-            found = [each.message for each in held if each.message is not None]
+        waiting = 0 if growth is None else growth.messages
+        if count > waiting:
+            held = self._held(id, start, on_disk, count - waiting)
+            found = [each.message or self._loss(id, each.start) for each in held]
         if growth is not None:
             at = max(start - growth.base, 0)
             while (record := _message_at(growth.data, at)) is not None:
                 found.append(record[0])
                 at += record[1]
         return found
+
+    def _held(self, id: str, start: int, end: int, count: int) -> list[Extent]:
+        """``count`` messages at most from ``start`` to ``end``, on disk; what is missing at the end is there as one."""
+        held = self.extents_of(id, start, end)[:count] if start < end else []
+        if len(held) < count:
+            good = sum(each.message is not None for each in held)
+            bad = len(held) - good
+            at = held[-1].end if held else start
+            if count - good > bad and (at < end or not bad):
+                held.append(Extent(at, max(end, at), None))
+        return held
+
+    def loss_at(self, at: int) -> tuple[Message, int, int]:
+        """The marker in place of what cannot be read at ``at`` in the read file: with the bytes that it stands for, and
+        the number of messages. Raises: DiskError.
+        """
+        folder, state = self._folder, self._folder.state
+        growth = folder.growths.get(state.read_file)
+        waiting, end = (0, folder.read_end()) if growth is None else (growth.messages, growth.base)
+        count = state.read_count - state.read_msg - waiting
+        held = self._held(state.read_file, at, end, max(count, 0))
+        good = sum(each.message is not None for each in held)
+        size = next((each.start for each in held if each.message is not None), max(end, at)) - at
+        later = sum(each.message is None for each in held) - 1  # each of them is one at least
+        lost = max(count - good - max(later, 0), 0 if size else 1)
+        return self._loss(state.read_file, at), size, lost
+
+    def _loss(self, id: str, at: int) -> Message:
+        return records.loss(id, at, self._folder.home.clock.now_ns() // _SECOND)
 
     def bytes_of(self, id: str, start: int, end: int) -> bytes:
         """As they are in the file."""

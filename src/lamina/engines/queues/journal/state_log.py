@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from contextlib import suppress
 
-from lamina.engines.queues.journal import copies, paths
+from lamina.engines.queues.journal import copies, paths, state_line
 from lamina.engines.queues.journal.home import Home
 from lamina.log.files import File, join, read_at, write_all
 
@@ -48,17 +48,18 @@ class StateLog:
     def sync(self) -> None:
         self._opened().sync()
 
-    def compact(self, line: bytes) -> None:
-        """Leave a copy, then have ``line`` in place of all lines: a power cut leaves the old ones or the new one.
+    def compact(self, lines: list[bytes]) -> None:
+        """Leave a copy, then have ``lines`` in place of all lines: a power cut leaves the old ones or the new ones.
 
-        Copies that need not stay go. Durability: when it returns, the line is synced.
+        Copies that need not stay go. Durability: when it returns, the lines are synced.
         """
         if self.exists:
             self._copy()
         self.close()
-        paths.replace_file(self._home.files, self._folder, NAME, line)
+        content = b"".join(lines)
+        paths.replace_file(self._home.files, self._folder, NAME, content)
         self.exists = True
-        self.size, self.lines = len(line), 1
+        self.size, self.lines = len(content), len(lines)
         self._home.stats.compactions += 1
 
     def _copy(self) -> None:
@@ -71,8 +72,8 @@ class StateLog:
         finally:
             if self._file is None:
                 source.close()
-        if not content:
-            return
+        if state_line.last_of(content, is_start=True).parsed is None:
+            return  # it would stand in for nothing; what there was of it is kept aside
         copy = home.files.create(join(self._folder, name))
         try:
             write_all(copy, [content])

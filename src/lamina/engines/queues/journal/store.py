@@ -223,6 +223,45 @@ class JournalStore(Pushing):
                     if layout is not None:
                         moving.remove_queue(self.home, rid, layout)
 
+    def set_aside(self, rid: bytes, name: str) -> bool:
+        """Its folder goes into ``name`` in the root, with all that is in it. Returns whether there was one.
+
+        For a queue that nobody knows. Durability: when it returns, that is so for good. Raises: StorageError.
+        """
+        with self.lock:
+            self.forget(rid)
+            with no_path(rid, "set its folder aside"):
+                layouts = [layout for layout in (self.layout, self.old_layout) if layout is not None]
+                is_done = sum(moving.set_aside(self.home, rid, layout, name) for layout in layouts) > 0
+            if is_done:
+                detail = f"the log of the queues does not know it; it is in {name} now"
+                self.home.told(rid, "queue_set_aside", is_error=True, detail=detail)
+            return is_done
+
+    def bring_back(self, is_known: Callable[[bytes], bool]) -> int:
+        """Of the folders that were set aside, those of queues that are known again, and have no other, are used again.
+
+        Returns how many. Raises: StorageError.
+        """
+        count = 0
+        with self.lock:
+            for rid, path in list(moving.aside(self.home.files, self.home.root)):
+                if is_known(rid):
+                    with no_path(rid, "bring its folder back"):
+                        if moving.bring_back(self.home, rid, path, self.layout):
+                            self.home.told(rid, "queue_brought_back")
+                            count += 1
+        return count
+
+    def aside_count(self) -> int:
+        """How many folders of queues were set aside, at any time. Raises: DiskError."""
+        return sum(1 for _ in moving.aside(self.home.files, self.home.root))
+
+    @property
+    def damage(self) -> list[Problem]:
+        """What was found that is not as it was written, since the store was opened: the newest of it."""
+        return list(self.home.damage)
+
     def forget(self, rid: bytes) -> None:
         """Close its files. What is pending is pushed first."""
         with self.lock:

@@ -77,7 +77,7 @@ class QueueStateView(_QueuesView):
                 view = looked.view(queue)
                 # All from one look: of a journal that a server writes to, the next one may find something else.
                 messages = looked.messages(queue)
-                is_closed = bool(messages) and messages[-1].is_marker
+                is_closed = bool(messages) and messages[-1].is_marker and not messages[-1].is_loss
                 yield (
                     view.handle,
                     looked.store,
@@ -111,8 +111,8 @@ class QueueMessagesView(_QueuesView):
                         number,
                         ids.handle(message.id),
                         moment(message.ts),
-                        message.is_marker,
-                        None if message.is_marker else message.flags,
+                        message.is_marker and not message.is_loss,
+                        None if message.is_marker and not message.is_loss else message.flags,
                         len(message.body or b""),
                         message.body,
                         None if message.ttl == NO_TTL else message.ttl,

@@ -9,6 +9,7 @@ from typing import Protocol
 from lamina.engines.queues import ids
 from lamina.engines.queues import verify as queues
 from lamina.engines.queues.journal.home import no_path
+from lamina.engines.queues.journal.verify import verify as verify_journal
 from lamina.engines.store import verifying
 from lamina.errors import StorageError
 from lamina.log.survey import survey
@@ -61,14 +62,13 @@ def _journals(ref: Ref, work: Running) -> str:
         shown = f"queue {ids.handle(rid)}"
         try:
             with no_path(rid, "verify"):
-                found = survey(FILES, path)
+                found = verify_journal(FILES, path)
         except StorageError as error:
             if os.path.isdir(path):  # else the queue was deleted meanwhile
                 work.damage.append(Damage(file=shown, offset=0, end=0, reason=error.message))
             continue
-        work.damage += _told(found.damage, lambda file, shown=shown: shown)  # type: ignore[misc]
-        files, size = files + len(found.segments), size + found.bytes
-        records += found.records - sum(each.marks for each in found.segments)
+        work.damage += _told(found.damage, lambda file, shown=shown: f"{shown}, {file}")  # type: ignore[misc]
+        files, size, records = files + found.files, size + found.bytes, records + found.messages
     return _sentence(work.damage, files, size, records)
 
 

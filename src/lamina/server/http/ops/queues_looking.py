@@ -130,13 +130,15 @@ class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True):
     age_s: int
     is_quota: bool
     """No message, but the mark that a sender met the quota."""
+    is_loss: bool = False
+    """No message, but the mark that messages were lost here."""
     has_expired: bool
     """It goes before it is received."""
     ttl_s: int | None = None
     """Seconds that it is kept, if it says so itself; 0: for ever."""
     flags: Shown
     body: Shown | None = None
-    """None: it is the mark of the quota."""
+    """None: it is a mark."""
 
 
 class Messages(Gives, frozen=True, kw_only=True):
@@ -276,7 +278,8 @@ def _shown(handles: Handles, queue: Queue, message: Message, number: int, most: 
         number=number + 1,
         time_s=message.ts,
         age_s=max(now - message.ts, 0),
-        is_quota=message.is_marker,
+        is_quota=message.is_marker and not message.is_loss,
+        is_loss=message.is_loss,
         has_expired=message.has_expired(now, ttl),
         ttl_s=None if message.ttl == NO_TTL else message.ttl,
         flags=shown(message.flags),

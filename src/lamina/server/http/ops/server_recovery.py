@@ -63,6 +63,8 @@ class Recovery(Gives, frozen=True, kw_only=True):
     reason: str = ""
     """Why it failed or stops."""
     problems: list[Broken]
+    damage: list[Broken]
+    """What was found since the start that is not as it was written, with its place; clients are served all the same."""
     engines: list[EngineStart]
     kept_aside: list[KeptAside]
     """Tails that were cut and damage that was taken out, at this start or before, the newest first."""
@@ -87,6 +89,7 @@ async def _recovery(place: Place, asked: Asks) -> Recovery:
         estimate_s=found["estimate_s"],
         reason=found.get("reason", ""),
         problems=[Broken(name=name, reason=reason) for name, reason in problems.items()],
+        damage=[Broken(name=name, reason=line) for name, lines in found["damage"].items() for line in lines],
         engines=[_engine(name, one) for name, one in found["engines"].items()],
         kept_aside=aside.files,
         more_kept_aside=aside.is_cut,
