@@ -35,6 +35,7 @@ def test_the_worked_manifest_is_right() -> None:
             BackedFile("lamina.json", (content(b'{"format": 1}\n'),)),
         ),
         notes=("users.json is left out: only logs are taken",),
+        reread=(3, 30),
     )
     (text,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     assert text.encode() == manifest.encode(made)

@@ -144,8 +144,11 @@ def pin_file(files: Files, place: LogPlace, name: FileName, is_newest: bool, is_
     try:
         size = file.size()
         head = read_at(file, 0, _HEAD)
+        # A dump is complete or broken: whoever reads it says so, and nothing of it is left out here.
+        is_dump = name.name.endswith(".dump")
+        is_newest = is_newest and not is_dump
         # Queues begin a new log at each start: any of the older ones may be one that a crash left without a header.
-        may_be_torn = is_newest or place.kind == places.QUEUES
+        may_be_torn = is_newest or (place.kind == places.QUEUES and not is_dump)
         if may_be_torn and (header_is_torn(head[:HEADER_SIZE], None) or len(head) < HEADER_SIZE):
             return None  # it was only just made
         if len(head) < HEADER_SIZE:
@@ -158,7 +161,7 @@ def pin_file(files: Files, place: LogPlace, name: FileName, is_newest: bool, is_
             format = identify_kind(place)  # type: ignore[assignment]
         first = frame.decode_head(head, HEADER_SIZE, len(head)) if len(head) > HEADER_SIZE else Stop.END
         first_ns = first.time_ns if isinstance(first, frame.Head) else None
-        is_ordered = not name.is_part and not name.name.endswith(".dump")
+        is_ordered = not name.is_part and not is_dump
         if not is_newest:
             return PinnedFile(place, name.name, format, file.identity, size, first_ns, None, is_ordered)
         index = _index(files, place.folder, name, file, format, size, is_permissive)

@@ -16,7 +16,7 @@ from lamina.log.files import Files, join
 from lamina.log.naming import FileName, parse
 from lamina.log.segment import open_for_reading
 from lamina.pipeline import snapshot
-from lamina.pipeline.backing.sources import Changed, Source, index_of, of_file
+from lamina.pipeline.backing.sources import Changed, Source, index_of, left_of, of_file
 from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.places import LogPlace
 from lamina.pipeline.snapshot import PinnedFile
@@ -70,6 +70,8 @@ def _log(disk: Files, place: LogPlace, name: FileName) -> Iterator[Source]:
     pinned = _pin(disk, place, name)
     if pinned is None:
         return
+    if not name.is_closed:
+        left_of(disk, pinned)  # sessions at its end that no epoch made durable yet are void anyway
     path = f"{place.path}/{name.name}"
     yield Source(path, place.folder, name.name, pinned.identity, pinned.end)
     if name.is_closed:
