@@ -502,6 +502,25 @@ def test_a_torn_tail_of_a_log_that_nobody_has_open_is_left_out_with_a_note(histo
     history.reopen()
 
 
+@pytest.mark.parametrize("left", [b"", b"lm", bytes(8), bytes(100)])
+def test_a_log_of_queues_that_a_crash_left_without_a_header_is_in_the_row_of_what_is_restored(
+    history: History, left: bytes
+) -> None:
+    while not history.queues:
+        history._queue()
+    history.steps(30)
+    history.close()
+    log = max((history.path / "queues").glob("*.log"))
+    log.with_name(f"smp-server-store-{int(log.name.split('-')[3][:-4]) + 1}.log").write_bytes(left)
+    history.reopen()
+    history.data.queue(history.data.queues.create().sid).send(b"behind it")
+    at, then = history.moment()
+    report = backed_up(history)
+    assert report.is_whole and verify(place(history)).is_whole
+    restore(str(to_of(history)), str(history.path.with_name("then")), clock=still(history.clock))
+    assert opened(history.path.with_name("then"), at) == then
+
+
 def test_a_sealed_file_that_rots_in_the_data_folder_stays_whole_in_the_backup(history: History) -> None:
     _, path = backed_up_sealed(history)
     at, then = history.moment()

@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from lamina import runs
-from lamina.engines.queues import migration_mark
+from lamina.engines.queues import migration_mark, store_files
 from lamina.engines.queues.looking import layouts_of, look
 from lamina.errors import DiskError, StorageError
 from lamina.log import lock, mark
 from lamina.log.files import Files, join, read_at
 from lamina.log.naming import FAMILIES, RESERVE
+from lamina.log.segment import open_for_reading
 from lamina.pipeline import places, snapshot
 from lamina.pipeline.backing import journals, reaching, store
 from lamina.pipeline.backing.sources import Changed, Source, index_of, left_of, of_file
@@ -143,9 +144,28 @@ def _log(disk: Files, place: LogPlace, moment_ns: int) -> tuple[list[Source], li
             sources.append(of_file(path, place.folder, opened))
             if (index := index_of(disk, path, place.folder, opened)) is not None:
                 sources.append(index)
+        if place.kind == places.QUEUES:
+            sources += _without_records(disk, place, frozen.list(place.folder))
         if place.kind == places.QUEUES and not frozen.is_empty and layouts_of(disk, place.folder):
             sources += journals.collect(disk, place, look(frozen.files, place.folder).state)
     return sources, notes
+
+
+def _without_records(disk: Files, place: LogPlace, held: list[str]) -> list[Source]:
+    """Logs of queues that a crash left without a header, among those that are ``held``: one that is missing in the row
+    of numbers is taken for a loss.
+    """
+    order = store_files.plan(disk.list(place.folder)).load_order
+    last = max((order.index(name) for name in held if name in order), default=0)
+    found = []
+    for name in order[:last]:
+        if name not in held:
+            file = open_for_reading(disk, place.folder, name)
+            try:
+                found.append(of_file(f"{place.path}/{name}", place.folder, file))
+            finally:
+                file.close()
+    return found
 
 
 def _newest(disk: Files, place: LogPlace) -> int:
