@@ -645,6 +645,30 @@ def test_a_journal_that_cannot_be_read_does_not_pass(tmp_path: Path) -> None:
     assert [log.holds for log in opening.prove(str(tmp_path / "backup")).logs] == ["1 queues, 5 messages"]
 
 
+def test_nothing_that_is_told_of_a_journal_is_half_of_a_capability(tmp_path: Path) -> None:
+    options = lamina.QueueOptions(store="journal", quota=9)
+    with lamina.open(tmp_path / "data", queues=options) as data:
+        made = data.queues.create()
+        data.queue(made.sid).send(b"0")
+    (path,) = (tmp_path / "data" / "queues" / "messages").rglob("messages.*.log")
+    flip(path, path.stat().st_size - 6)  # every line below has something to say of it
+    folders = path.parent.relative_to(tmp_path / "data" / "queues" / "messages").parts
+    to = tmp_path / "backup"
+    told = [asked(backup_command, tmp_path / "data", "--to", to), asked(backup_command, "list", to)]
+    told.append(asked(restore_command, to, "--to", tmp_path / "new"))
+    for content in (to / "contents").iterdir():
+        flip(content, 1)
+    told += [asked(backup_command, "verify", to, *words) for words in ((), ("--json",), ("--open",))]
+    told.append(asked(restore_command, to, "--to", tmp_path / "new", "--with-damage"))
+    for content in (to / "contents").iterdir():
+        flip(content, 1)
+    told += [asked(backup_command, tmp_path / "data", "--to", to, *words) for words in (("--json",), ("--full",))]
+    for found in told:
+        said = f"{found.output} {found.exception}"
+        assert made.rid not in said.replace("/", "") and folders[-1] not in said
+    assert sum(path.name in f"{found.output} {found.exception}" for found in told) > 6
+
+
 @pytest.mark.parametrize(
     ("log", "suffix"),
     [("jobs", ".log"), ("topics/orders", ".dat"), ("topics/orders/groups", ".dat"), ("queues", ".log")],

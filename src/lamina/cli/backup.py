@@ -106,7 +106,7 @@ def _found(report: BackupReport) -> Iterator[str]:
 def list_(folder: str, as_json: bool) -> int:
     """The generations of a backup, oldest first."""
     from lamina.errors import StorageError
-    from lamina.pipeline.backing.manifest import SUFFIX
+    from lamina.pipeline.backing.manifest import SUFFIX, shown
 
     place = _place(folder)
     place.check()
@@ -130,7 +130,7 @@ def list_(folder: str, as_json: bool) -> int:
                 "bytes": found.bytes,
                 "new_bytes": new,
                 "notes": list(found.notes),
-                "damage": [each.path for each in found.damage],
+                "damage": [shown(each.path) for each in found.damage],
             }
         )
     if as_json:

@@ -23,7 +23,7 @@ from lamina.log.scan import HEADER_SIZE, FileScan
 from lamina.log.segment import check_header
 from lamina.pipeline.backing.contents import FOLDER
 from lamina.pipeline.backing.disk import GenerationDisk
-from lamina.pipeline.backing.manifest import SUFFIX, BackedFile, Generation
+from lamina.pipeline.backing.manifest import SUFFIX, BackedFile, Generation, shown
 from lamina.pipeline.backing.place import GENERATIONS, Backup
 from lamina.pipeline.running import Progress
 
@@ -91,10 +91,10 @@ def verify(backup: Backup, progress: Progress = lambda done, total: None) -> Ver
                 progress(found.bytes, total)
             if problem := checked[content.sha256]:
                 is_read = False
-                found.damage.append(Damage(having, f"{FOLDER}/{content.sha256}", file.path, offset, problem))
+                found.damage.append(Damage(having, f"{FOLDER}/{content.sha256}", file.shown, offset, problem))
             offset += content.bytes
         if is_read and (bad := log_problem(backup, file)):
-            found.damage.append(Damage(having, "", file.path, *bad))
+            found.damage.append(Damage(having, "", file.shown, *bad))
     whole = {digest for digest, problem in checked.items() if not problem}
     queues: dict[tuple[str, ...], dict[str, Damage]] = {}
     for generation in generations:
@@ -239,11 +239,11 @@ def check_generation(backup: Backup, generation: Generation, checked: set[str] |
         for content in file.contents:
             if content.sha256 not in checked:
                 if problem := backup.contents.problem_with(content):
-                    raise Corruption(file.path, offset, f"{FOLDER}/{content.sha256} {problem}", hint=_AGAIN)
+                    raise Corruption(file.shown, offset, f"{FOLDER}/{content.sha256} {problem}", hint=_AGAIN)
                 checked.add(content.sha256)
             offset += content.bytes
         if file.path not in known and (bad := log_problem(backup, file)):
-            raise Corruption(file.path, *bad, hint=_AGAIN)
+            raise Corruption(file.shown, *bad, hint=_AGAIN)
     for path, bad in queue_problems(backup, queue_files(generation.files), checked).items():
         if path not in known:
             raise Corruption(path, *bad, hint=_AGAIN)
@@ -257,7 +257,7 @@ def refuse_damaged(generation: Generation, without: Collection[str] = ()) -> Non
     for each in generation.damage:
         if each.path.partition("/")[0] not in without:
             reason = f"{each.reason}; it was so in the data folder that was backed up"
-            raise Corruption(each.path, each.byte, reason, hint=AS_IT_WAS)
+            raise Corruption(shown(each.path), each.byte, reason, hint=AS_IT_WAS)
 
 
 AS_IT_WAS: Final = "--with-damage restores it as it was, to be repaired"

@@ -231,7 +231,7 @@ class ContentsFile:
     """A file of a generation, open to be read: its contents one behind the other."""
 
     def __init__(self, contents: Contents, file: BackedFile) -> None:
-        self.path = file.path
+        self.path, self._shown = file.path, file.shown
         self.identity = identity_of(file)
         self._starts = [0, *accumulate(content.bytes for content in file.contents)]
         self._opened: list[File] = []
@@ -246,10 +246,10 @@ class ContentsFile:
         try:
             found = contents._open(content.sha256)
         except FileNotFoundError:
-            raise Corruption(self.path, 0, f"{FOLDER}/{content.sha256} is missing", hint=_HINT) from None
+            raise Corruption(self._shown, 0, f"{FOLDER}/{content.sha256} is missing", hint=_HINT) from None
         if found.size() != content.bytes:
             found.close()
-            raise Corruption(self.path, 0, f"{FOLDER}/{content.sha256} has another size", hint=_HINT)
+            raise Corruption(self._shown, 0, f"{FOLDER}/{content.sha256} has another size", hint=_HINT)
         return found
 
     def size(self) -> int:
@@ -287,5 +287,5 @@ def check_whole(contents: Contents, file: BackedFile, checked: set[str]) -> None
     for content in file.contents:
         if content.sha256 not in checked:
             if problem := contents.problem_with(content):
-                raise Corruption(file.path, 0, f"{FOLDER}/{content.sha256} {problem}", hint=_HINT)
+                raise Corruption(file.shown, 0, f"{FOLDER}/{content.sha256} {problem}", hint=_HINT)
             checked.add(content.sha256)

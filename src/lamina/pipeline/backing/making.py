@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from lamina.errors import BadOption, Corruption, StorageError, WrongFormat
@@ -30,7 +30,7 @@ from lamina.log.files.real import RealFiles
 from lamina.pipeline.backing import checking, collecting, place, reread
 from lamina.pipeline.backing.checking import Bad
 from lamina.pipeline.backing.collecting import Collected, Time
-from lamina.pipeline.backing.manifest import SUFFIX, BackedFile, Content, Damaged, Generation
+from lamina.pipeline.backing.manifest import SUFFIX, BackedFile, Content, Damaged, Generation, shown
 from lamina.pipeline.backing.place import GENERATIONS, Backup
 from lamina.pipeline.backing.reread import Rot, Use
 from lamina.pipeline.backing.sources import Changed, Source
@@ -147,8 +147,8 @@ def back_up(
         tries=making.tries,
         is_verified=verify,
         reread_bytes=making.reread_bytes,
-        damage=making.damage,
-        kept_whole=making.kept_whole,
+        damage=[replace(each, path=shown(each.path)) for each in making.damage],
+        kept_whole=[shown(path) for path in making.kept_whole],
         rot=making.rot(),
         notes=notes,
         seconds=round(time.monotonic() - start, 3),

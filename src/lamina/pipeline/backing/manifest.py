@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lamina.engines.queues import ids
+from lamina.engines.queues.opening import JOURNALS
 from lamina.errors import Corruption, WrongFormat
 from lamina.log.naming import parse_file_time, show_file_time
 
@@ -44,6 +46,19 @@ class BackedFile:
     @property
     def bytes(self) -> int:
         return sum(content.bytes for content in self.contents)
+
+    @property
+    def shown(self) -> str:
+        """Its path, as it may be told."""
+        return shown(self.path)
+
+
+def shown(path: str) -> str:
+    """A path of the data folder as it may be told: the folder of a queue is half of a capability, its handle is not."""
+    above, journals, rest = path.partition(f"/{JOURNALS}/")
+    folder, _, name = rest.rpartition("/")
+    rid = ids.parse(folder.replace("/", "").encode("utf-8", "replace"))
+    return path if rid is None else f"{above}{journals}{ids.handle(rid)}/{name}"
 
 
 @dataclass(frozen=True, slots=True)

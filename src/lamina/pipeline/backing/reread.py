@@ -19,7 +19,7 @@ from lamina.log.files import File, Files, join
 from lamina.log.segment import open_for_reading
 from lamina.pipeline.backing import checking
 from lamina.pipeline.backing.contents import FOLDER
-from lamina.pipeline.backing.manifest import BackedFile, Content, Generation
+from lamina.pipeline.backing.manifest import BackedFile, Content, Generation, shown
 from lamina.pipeline.backing.place import Backup
 from lamina.pipeline.backing.sources import Source, chunks_of
 
@@ -149,11 +149,11 @@ def rot(backup: Backup, content: Content, used: Sequence[Use], reason: str) -> R
     byte, bad = use.offset, checking.first_bad_record(backup, use.file, use.offset)
     if bad is not None and use.offset <= bad.byte <= use.offset + content.bytes:
         byte = bad.byte
-    return Rot(_generations(used), f"{FOLDER}/{content.sha256}", use.file.path, byte, reason, is_healed=False)
+    return Rot(_generations(used), f"{FOLDER}/{content.sha256}", use.file.shown, byte, reason, is_healed=False)
 
 
 def healed(content: Content, used: Sequence[Use], path: str, byte: int) -> Rot:
-    return Rot(_generations(used), f"{FOLDER}/{content.sha256}", path, byte, "was not what was backed up", True)
+    return Rot(_generations(used), f"{FOLDER}/{content.sha256}", shown(path), byte, "was not what was backed up", True)
 
 
 def _generations(used: Sequence[Use]) -> list[str]:
