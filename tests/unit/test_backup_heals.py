@@ -329,7 +329,7 @@ def test_a_backup_reads_no_more_again_than_its_share() -> None:
     there = [Content(draw.randbytes(32).hex(), 1000) for _ in range(3000)]
     chosen, following = reread.share_of(there, (4, 30), 30, 0)
     assert following == (5, 30) and 50 < len(chosen) < 150
-    more, _ = reread.share_of(there, (4, 30), 30, 500_000)
+    more, _ = reread.share_of(there, (4, 30), 30, 500 * (1000 + reread.OPENING))
     assert 500 <= len(more) < 650, "small shares are filled up, and no further"
 
 

@@ -227,13 +227,19 @@ def _take(dump: DumpCheck, payloads: Sequence[bytes], reading: StoreReading) -> 
 # -- one generation ----------------------------------------------------------------------------------------------------
 
 
-def check_generation(backup: Backup, generation: Generation, checked: set[str] | None = None) -> None:
+def check_generation(
+    backup: Backup,
+    generation: Generation,
+    checked: set[str] | None = None,
+    progress: Progress = lambda done, total: None,
+) -> None:
     """Read all of one generation, but of what is in ``checked``, which is added to.
 
     Raises: Corruption, naming the first file that is not as it was in the data folder.
     """
     checked = set() if checked is None else checked
     known = {each.path for each in generation.damage}
+    done = 0
     for file in generation.files:
         offset = 0
         for content in file.contents:
@@ -244,6 +250,8 @@ def check_generation(backup: Backup, generation: Generation, checked: set[str] |
             offset += content.bytes
         if file.path not in known and (bad := log_problem(backup, file)):
             raise Corruption(file.shown, *bad, hint=_AGAIN)
+        done += file.bytes
+        progress(done, generation.bytes)
     for path, bad in queue_problems(backup, queue_files(generation.files), checked).items():
         if path not in known:
             raise Corruption(path, *bad, hint=_AGAIN)
@@ -263,14 +271,14 @@ def refuse_damaged(generation: Generation, without: Collection[str] = ()) -> Non
 AS_IT_WAS: Final = "--with-damage restores it as it was, to be repaired"
 
 
-def newest_whole(backup: Backup) -> str | None:
+def newest_whole(backup: Backup, progress: Progress = lambda done, total: None) -> str | None:
     """The newest generation that is whole, every byte looked at. Raises: DiskError."""
     checked: set[str] = set()
     for name in reversed(backup.names()):
         try:
             generation = backup.load(name)
             refuse_damaged(generation)
-            check_generation(backup, generation, checked)
+            check_generation(backup, generation, checked, progress)
         except StorageError:
             continue
         return generation.name

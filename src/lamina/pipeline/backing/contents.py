@@ -53,10 +53,10 @@ class Contents:
         self.files, self.folder = files, join(backup, FOLDER)
 
     def has(self, content: Content) -> bool:
-        """It is there, with the right size. Raises: DiskError."""
+        """It is there, with the right size, as far as can be seen without reading it."""
         try:
             file = self._open(content.sha256)
-        except FileNotFoundError:
+        except (FileNotFoundError, StorageError):
             return False
         try:
             return file.size() == content.bytes

@@ -134,7 +134,7 @@ def back_up(
         else:
             removed, _ = backup.contents.sweep({*making.old, *generation.contents()})
     if verify:
-        checking.check_generation(backup, generation)
+        checking.check_generation(backup, generation, progress=progress)
     return BackupReport(
         backup=to,
         generation=generation.name,

@@ -27,6 +27,8 @@ SHARES: Final = 30
 """In so many backups everything is read again, unless it is asked for sooner or later."""
 MOST_SHARES: Final = 10_000
 AT_LEAST: Final = 64 << 20
+OPENING: Final = 16 << 10
+"""Bytes that each content counts for besides its own: very many small ones take long, too."""
 _DIGITS: Final = 8
 
 
@@ -69,7 +71,7 @@ def share_of(
     for number in range(first, first + shares):
         found = by_share.get(number % shares, [])
         chosen += sorted(found, key=lambda content: content.sha256)
-        size += sum(content.bytes for content in found)
+        size += sum(content.bytes + OPENING for content in found)
         if size >= at_least:
             return chosen, ((number + 1) % shares, shares)
     return chosen, (first, shares)

@@ -94,7 +94,7 @@ def restore(
     asking.check_is_new(files, path)
     left_out = _checked(without)
     reach: list[Reach] = []
-    with _offering_another(RealFiles(), source, to):
+    with _offering_another(RealFiles(), source, to, progress):
         wanted = _From(RealFiles(), source, as_of, generation, left_out, clock)
         if not with_damage:
             wanted.refuse_damaged()
@@ -120,14 +120,14 @@ def restore(
 
 
 @contextmanager
-def _offering_another(disk: Files, source: str, to: str) -> Iterator[None]:
+def _offering_another(disk: Files, source: str, to: str, progress: Progress) -> Iterator[None]:
     """Damage is raised with the generation to take instead, as a command."""
     try:
         yield
     except Corruption as error:
         if not is_backup(disk, source):
             raise
-        name = checking.newest_whole(Backup(disk, source))
+        name = checking.newest_whole(Backup(disk, source), progress)
         if name is None:
             hint = f"no generation is whole: lamina backup verify {shlex.quote(source)} names all damage"
         else:
