@@ -28,7 +28,7 @@ from lamina.log.files.memory import MemoryFiles
 from lamina.log.files.real import RealFiles
 from lamina.log.naming import parse
 from lamina.log.scan import FileScan
-from lamina.pipeline.backing import manifest, opening, reread
+from lamina.pipeline.backing import making, manifest, opening, reread
 from lamina.pipeline.backing.checking import check_generation, newest_whole, verify
 from lamina.pipeline.backing.collecting import Time
 from lamina.pipeline.backing.contents import Contents
@@ -190,7 +190,10 @@ def test_a_sector_that_cannot_be_read_is_healed_too(history: History) -> None:
     assert verify(in_memory(memory)).is_whole
 
 
-def test_what_nobody_can_heal_is_named_with_its_generations_until_they_are_pruned(history: History) -> None:
+def test_what_nobody_can_heal_is_named_with_its_generations_until_they_are_pruned(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reread, "AT_LEAST", 0)
     files = MemoryFiles()
     history.steps(40)
     history._queue()
@@ -210,8 +213,8 @@ def test_what_nobody_can_heal_is_named_with_its_generations_until_they_are_prune
     assert only_first
     for digest in only_first:
         put(files, digest, CHANGES["a bit in the middle"](contents(files)[digest]))
-    for _ in range(2):  # again and again, until somebody does something about it
-        report = backed_up(history, files)
+    for shares in (1, reread.MOST_SHARES, reread.MOST_SHARES):  # also when it is the turn of others
+        report = backed_up(history, files, shares=shares)
         assert not report.is_whole
         assert {rot.file.removeprefix("contents/"): rot.path for rot in report.rot} == only_first
         for rot in report.rot:
@@ -224,9 +227,10 @@ def test_what_nobody_can_heal_is_named_with_its_generations_until_they_are_prune
 
 
 def test_a_rotten_content_that_the_data_folder_lost_as_well_is_not_shared_with_the_new_generation(
-    history: History,
+    history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sealed file that is another one now, under the same inode: the old generation is broken, the new one is not."""
+    monkeypatch.setattr(making, "_TAIL", 16)
     first, path = backed_up_sealed(history)
     content = content_of(history, path)
     flip(content, 60)
@@ -239,8 +243,9 @@ def test_a_rotten_content_that_the_data_folder_lost_as_well_is_not_shared_with_t
     assert [each.path for each in report.damage] == [path], "and what is wrong in the data folder is said as well"
 
 
-def test_what_is_there_already_is_read_before_it_is_shared(history: History) -> None:
+def test_what_is_there_already_is_read_before_it_is_shared(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under another inode, or asked for in full: the digest alone does not say that the bytes are there."""
+    monkeypatch.setattr(reread, "share_of", lambda contents, begin, shares, at_least: ([], (0, 1)))  # not its turn
     files = MemoryFiles()
     history.steps(40)
     history.close()
@@ -250,9 +255,13 @@ def test_what_is_there_already_is_read_before_it_is_shared(history: History) -> 
     history.path = history.path.with_name("moved")
     for digest, data in right.items():
         put(files, digest, CHANGES["last byte"](data))
-    for options in ({"is_moved": True}, {"is_moved": True, "is_full": True}):
+    for options in ({"is_moved": True}, {"is_full": True}):
         report = backed_up(history, files, **options)
         assert report.is_whole and verify(in_memory(files)).is_whole
+        assert {rot.file.removeprefix("contents/") for rot in report.rot} == {*right}
+        for digest, data in right.items():
+            put(files, digest, CHANGES["last byte"](data))
+    report = backed_up(history, files, is_moved=True, is_full=True)
     assert right.items() <= contents(files).items()
     history.reopen()
 
