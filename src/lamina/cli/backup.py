@@ -136,8 +136,8 @@ def list_(folder: str, as_json: bool) -> int:
     if as_json:
         print_json({"backup": os.path.abspath(folder), "generations": rows})
     else:
-        shown = [_row(row) for row in rows]
-        print_table(["generation", "as of", "logs ", "files ", "bytes ", "new "], shown)
+        table = [_row(row) for row in rows]
+        print_table(["generation", "as of", "logs ", "files ", "bytes ", "new "], table)
         for row in rows:
             if damaged := row.get("damage"):
                 text = f"note: generation {row['generation']} has files damaged in the data folder: {damaged}"
