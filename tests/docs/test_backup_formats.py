@@ -8,12 +8,13 @@ from pathlib import Path
 
 from lamina.log import frame
 from lamina.log.formats import PLAIN
-from lamina.pipeline.backing import manifest
+from lamina.pipeline.backing import manifest, reread
 from lamina.pipeline.backing.making import _MOST_CONTENTS, _TAIL
 from lamina.pipeline.backing.manifest import BackedFile, Content, Generation
 from lamina.units import parse_time
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/formats/backup.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/formats/backup.md").read_text()
 MOMENT = parse_time("2026-11-15T06:17:00.123456789Z")
 
 
@@ -35,6 +36,7 @@ def test_the_worked_manifest_is_right() -> None:
             BackedFile("lamina.json", (content(b'{"format": 1}\n'),)),
         ),
         notes=("users.json is left out: only logs are taken",),
+        reread=(3, 30),
     )
     (text,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     assert text.encode() == manifest.encode(made)
@@ -44,3 +46,12 @@ def test_the_worked_manifest_is_right() -> None:
 
 def test_the_numbers_of_the_page_are_right() -> None:
     assert f"last {_TAIL} bytes" in PAGE and f"Behind {_MOST_CONTENTS} contents" in PAGE
+
+
+def test_what_the_pages_say_of_shares_is_right() -> None:
+    guide = PAGE + (ROOT / "docs/how-to/back-up-and-restore.md").read_text()
+    assert guide.count(f"in {reread.SHARES} backups") == 1 and guide.count(f"in {reread.SHARES} runs") == 1
+    assert guide.count(f"{reread.AT_LEAST >> 20} MiB") == 2
+    (first,) = re.findall(r"of 30 shares, share 0 has those below `([0-9a-f]{8})`", PAGE)
+    below, not_below = (Content(f"{int(first, 16) - less:08x}" + "f" * 56, 1) for less in (1, 0))
+    assert reread.share_of([below, not_below], (0, 30), 30, 0) == ([below], (1, 30))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from lamina.cli.asking import confirm, dry_run, yes
-from lamina.cli.main import EXIT_DAMAGE
+from lamina.cli.main import EXIT_DAMAGE, EXIT_REPAIRED
 from lamina.cli.recorded import recorded
 from lamina.cli.render import as_json, counted, err, out, print_json, print_table, progress_bar
 from lamina.units import show_bytes, show_time
 
 if TYPE_CHECKING:
+    from lamina.pipeline.backing.checking import Verified
+    from lamina.pipeline.backing.making import BackupReport
+    from lamina.pipeline.backing.opening import OpenProof
     from lamina.pipeline.backing.place import Backup
 
 
@@ -38,30 +42,62 @@ def backup() -> None:
 @click.argument("data", type=click.Path(exists=True, file_okay=False))
 @click.option("--to", required=True, metavar="BACKUP", help="A new folder, or a backup of the same data folder.")
 @click.option("--verify", is_flag=True, help="Read the new generation back, every byte.")
-@click.option("--full", is_flag=True, help="Read all files, also those that were backed up before.")
+@click.option("--full", is_flag=True, help="Read all files, also those that were backed up before, and all of BACKUP.")
+@click.option(
+    "--reread",
+    type=click.IntRange(1, 10_000),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="Read old contents of BACKUP again, all of them in N runs.",
+)
 @click.option("--moved", is_flag=True, help="The data folder has another path than in the former generations.")
 @as_json
-def make(data: str, to: str, verify: bool, full: bool, moved: bool, as_json: bool) -> int:
+def make(data: str, to: str, verify: bool, full: bool, reread: int, moved: bool, as_json: bool) -> int:
     """Add a generation to BACKUP: all logs of DATA, as of one moment.
 
-    What was acknowledged before it began is in it. Killed, it leaves the former generations as they were.
+    What was acknowledged before it began is in it. Killed, it leaves the former generations as they were. Each run
+    reads a share of what is in BACKUP again, and heals what is rotten from DATA.
+
+    Exit 0: made. 5: made, but files of DATA are damaged, or former generations are broken; both are named.
     """
     from lamina.pipeline.backing.making import back_up
 
     with recorded("backing up", data, "backup") as run:
-        report = run.done(back_up(data, to, verify=verify, is_full=full, is_moved=moved, progress=run.progress))
+        report = run.done(
+            back_up(data, to, verify=verify, is_full=full, is_moved=moved, shares=reread, progress=run.progress)
+        )
     for note in report.notes:
         err.print(f"note: {note}", markup=False)
+    for line in _found(report):
+        err.print(line, markup=False)
     if as_json:
         print_json(report.as_dict())
-        return 0
-    out.print(
-        f"{report.backup}: generation {report.generation}, {report.logs:,} logs, {report.files:,} files, "
-        f"{show_bytes(report.bytes)}, {show_bytes(report.copied_bytes)} of it new"
-        f"{', read back' if report.is_verified else ''} ({report.seconds:.1f} s)",
-        markup=False,
-    )
-    return 0
+    else:
+        again = f", {show_bytes(report.reread_bytes)} of it read again" if report.reread_bytes else ""
+        out.print(
+            f"{report.backup}: generation {report.generation}, {report.logs:,} logs, {report.files:,} files, "
+            f"{show_bytes(report.bytes)}, {show_bytes(report.copied_bytes)} of it new"
+            f"{again}{', read back' if report.is_verified else ''} ({report.seconds:.1f} s)",
+            markup=False,
+        )
+    return 0 if report.is_whole else EXIT_REPAIRED
+
+
+def _found(report: BackupReport) -> Iterator[str]:
+    """What is or was wrong, a line each."""
+    for one in report.damage:
+        kept = "the generation has it whole, as it was backed up before"
+        if one.path not in report.kept_whole:
+            kept = "it is in the generation as it is: restore an older one, or repair it and back up again"
+        yield f"damage in the data folder: {one.path}, byte {one.byte}: {one.reason}; {kept}"
+    for rot in report.rot:
+        where = f"{rot.path}, byte {rot.byte}" if rot.path else rot.file
+        names = ", ".join(rot.generations)
+        if rot.is_healed:
+            yield f"healed in the backup: {where}: {rot.file} {rot.reason}; written anew from DATA, in {names}"
+        else:
+            yield f"broken in the backup: {where}: {rot.file} {rot.reason}; broken generations: {names}"
 
 
 @backup.command(name="list")
@@ -70,7 +106,7 @@ def make(data: str, to: str, verify: bool, full: bool, moved: bool, as_json: boo
 def list_(folder: str, as_json: bool) -> int:
     """The generations of a backup, oldest first."""
     from lamina.errors import StorageError
-    from lamina.pipeline.backing.manifest import SUFFIX
+    from lamina.pipeline.backing.manifest import SUFFIX, shown
 
     place = _place(folder)
     place.check()
@@ -94,13 +130,18 @@ def list_(folder: str, as_json: bool) -> int:
                 "bytes": found.bytes,
                 "new_bytes": new,
                 "notes": list(found.notes),
+                "damage": [shown(each.path) for each in found.damage],
             }
         )
     if as_json:
         print_json({"backup": os.path.abspath(folder), "generations": rows})
     else:
-        shown = [_row(row) for row in rows]
-        print_table(["generation", "as of", "logs ", "files ", "bytes ", "new "], shown)
+        table = [_row(row) for row in rows]
+        print_table(["generation", "as of", "logs ", "files ", "bytes ", "new "], table)
+        for row in rows:
+            if damaged := row.get("damage"):
+                text = f"note: generation {row['generation']} has files damaged in the data folder: {damaged}"
+                err.print(text, markup=False)
     return EXIT_DAMAGE if any("problem" in row for row in rows) else 0
 
 
@@ -113,29 +154,86 @@ def _row(row: dict[str, object]) -> list[object]:
 
 @backup.command(short_help="Read every byte of every generation.")
 @click.argument("folder", metavar="BACKUP")
+@click.option("--open", "opens", is_flag=True, help="Restore the newest generation to a temporary folder, and open it.")
+@click.option("--generation", metavar="TIME", help="With --open: this one instead.")
+@click.option(
+    "--in",
+    "temporary",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="With --open: where the temporary folder is made; else where the system has them.",
+)
 @as_json
-def verify(folder: str, as_json: bool) -> int:
+def verify(folder: str, opens: bool, generation: str | None, temporary: str | None, as_json: bool) -> int:
     """Read every byte of every generation: its SHA-256, and the checksums of the logs. Changes nothing.
 
-    Exit 0: all are whole. 6: something is not, and is named.
-    """
-    from lamina.pipeline.backing.checking import verify as check
+    With --open, show that what would be restored starts: every engine and log is opened as a server opens it.
 
+    Exit 0: all are whole, and what was opened starts. 6: something is not, and is named.
+    """
+    from lamina.errors import BadOption, Corruption
+    from lamina.pipeline.backing.checking import verify as check
+    from lamina.pipeline.backing.opening import prove
+
+    if not opens and (generation or temporary):
+        raise BadOption("--generation and --in say what to open, and where", hint="add --open", option="open")
     with progress_bar("checking") as progress:
         found = check(_place(folder), progress)
+    if not as_json:
+        _show_verified(found, os.path.abspath(folder))
+    proof: OpenProof | None = None
+    problem: Corruption | None = None
+    if opens:
+        with progress_bar("opening") as progress:
+            try:
+                proof = prove(os.path.abspath(folder), generation=generation, folder=temporary, progress=progress)
+            except Corruption as error:
+                problem = error
     if as_json:
-        print_json(found.as_dict())
-    else:
-        for one in found.damage:
-            where = one.path or one.file
-            out.print(f"damage: {where}: {one.file} {one.reason}, in {', '.join(one.generations)}", markup=False)
-        words = "whole" if found.is_whole else f"{len(found.damage):,} problems"
+        opened = {"problem": problem.as_dict()} if problem else proof.as_dict() if proof else None
+        print_json({**found.as_dict(), **({"opened": opened} if opens else {})})
+    elif problem is not None:
+        out.print(f"not opened: {problem}", markup=False)
+    elif proof is not None:
+        _show_opened(proof)
+    return 0 if found.is_whole and problem is None and (proof is None or proof.starts) else EXIT_DAMAGE
+
+
+def _show_verified(found: Verified, folder: str) -> None:
+    from lamina.pipeline.backing.checking import restore_command
+
+    for one in found.damage:
+        where = f"{one.path}, byte {one.byte}" if one.path else one.file
+        what = f"{one.file} {one.reason}" if one.file else one.reason
+        out.print(f"damage: {where}: {what}, in {', '.join(one.generations)}", markup=False)
+    words = "whole" if found.is_whole else f"{len(found.damage):,} problems"
+    out.print(
+        f"{counted(found.generations, 'generation')}, {counted(found.contents, 'content')}, "
+        f"{show_bytes(found.bytes)}: {words}",
+        markup=False,
+    )
+    if found.is_whole:
+        return
+    if found.newest_whole is None:
         out.print(
-            f"{counted(found.generations, 'generation')}, {counted(found.contents, 'content')}, "
-            f"{show_bytes(found.bytes)}: {words}",
-            markup=False,
+            "no generation is whole: back up again, and see the data folder with lamina doctor --deep", markup=False
         )
-    return 0 if found.is_whole else EXIT_DAMAGE
+    else:
+        command = restore_command(folder, "NEW", found.newest_whole)
+        out.print(f"the newest generation that is whole: {command}", markup=False)
+
+
+def _show_opened(proof: OpenProof) -> None:
+    for log in proof.logs:
+        out.print(f"{log.log}: {log.problem or log.holds}", markup=False)
+        for warning in log.warnings:
+            out.print(f"  warning: {warning}", markup=False)
+    words = "starts" if proof.starts else "does not start"
+    out.print(
+        f"generation {proof.generation}, {show_bytes(proof.bytes)}, restored and opened: it {words} "
+        f"({proof.seconds:.1f} s)",
+        markup=False,
+    )
 
 
 @backup.command()

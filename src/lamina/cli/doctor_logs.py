@@ -43,7 +43,6 @@ class LogFolder(NamedTuple):
     """As seen from the data folder."""
     path: str
     listing: Listing
-    """The folder of one queue."""
 
 
 def look(data: str, *, deep: bool = False, progress: Progress = lambda done, total: None) -> Iterator[Finding]:

@@ -24,6 +24,9 @@ _PARTS: Final = ("jobs", "topics", "queues", "store", "logs")
 @click.option("--generation", metavar="TIME", help="Of a backup: this one, as it is; else the newest.")
 @click.option("--without", multiple=True, type=click.Choice(_PARTS), help="Leave a part of the data folder out.")
 @click.option("--dry-run", is_flag=True, help="Say what would be made, and how far back each log reaches.")
+@click.option(
+    "--with-damage", is_flag=True, help="Also files that were damaged when they were backed up, as they were."
+)
 @as_json
 def restore(
     source: str,
@@ -32,11 +35,13 @@ def restore(
     generation: str | None,
     without: tuple[str, ...],
     dry_run: bool,
+    with_damage: bool,
     as_json: bool,
 ) -> int:
     """Make NEW the data folder that DATA was, which is a data folder or a backup. DATA is only read.
 
-    It works beside a server. Nothing is there under the name NEW before it is whole: run it again if it was killed.
+    A generation that is damaged is refused, and the newest that is whole is named. It works beside a server. Nothing is
+    there under the name NEW before it is whole: run it again if it was killed.
     """
     from lamina.pipeline.backing.restoring import restore as make
 
@@ -49,6 +54,7 @@ def restore(
                 generation=generation,
                 without=without,
                 is_dry_run=dry_run,
+                with_damage=with_damage,
                 progress=progress,
             )
     except TooOld as error:

@@ -26,6 +26,7 @@ from lamina.log.files import File, Files, read_at
 from lamina.log.formats import QUEUE_STORE, Format, identify
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index
+from lamina.log.manifest import Witness, lost_files
 from lamina.log.naming import Ending, FileName, parse, sort_out
 from lamina.log.scan import HEADER_SIZE
 from lamina.log.segment import header_is_torn, open_for_reading
@@ -115,11 +116,12 @@ def _pin_steadily(files: Files, place: LogPlace, is_permissive: bool) -> tuple[l
 def _pin_log(files: Files, place: LogPlace, names: list[str], is_permissive: bool) -> list[PinnedFile]:
     chosen = _choose(files, place, names, is_permissive=is_permissive)
     newest = {name.stream: name for name in chosen if name.ending in (Ending.GROWS, Ending.EACH)}
+    witness = None if is_permissive else witness_of(files, place.folder, names)
     found = []
     for name in chosen:
         is_newest = newest.get(name.stream) == name
         try:
-            file = pin_file(files, place, name, is_newest, is_permissive)
+            file = pin_file(files, place, name, is_newest, is_permissive, witness)
         except FileNotFoundError:
             if place.kind in MERGED:
                 raise
@@ -170,10 +172,26 @@ def _ends_before(files: Files, folder: str, name: str, reached: int) -> int | No
         file.close()
 
 
-def pin_file(files: Files, place: LogPlace, name: FileName, is_newest: bool, is_permissive: bool) -> PinnedFile | None:
+def witness_of(files: Files, folder: str, names: Iterable[str]) -> Witness:
+    """What the files of a folder are held against. Raises: Corruption if one of them is missing; DiskError."""
+    for lost in lost_files(files, folder, sort_out(names)):
+        raise lost.error()
+    return Witness(files, folder)
+
+
+def pin_file(
+    files: Files,
+    place: LogPlace,
+    name: FileName,
+    is_newest: bool,
+    is_permissive: bool,
+    witness: Witness | None = None,
+) -> PinnedFile | None:
     """One file; None if there is nothing in it yet. Raises: Corruption, WrongFormat, DiskError; FileNotFoundError."""
     file = open_for_reading(files, place.folder, name.name)
     try:
+        if witness is not None and (wrong := witness.differs(name.name, file, deep=False)) is not None:
+            raise wrong.error()
         size = file.size()
         head = read_at(file, 0, _HEAD)
         is_torn = header_is_torn(head[:HEADER_SIZE], None) or len(head) < HEADER_SIZE

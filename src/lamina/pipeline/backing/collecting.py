@@ -13,20 +13,21 @@ say again where they are; and what is no log: users.json, whose tokens may have 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from lamina import runs
-from lamina.engines.queues import migration_mark
+from lamina.engines.queues import migration_mark, store_files
 from lamina.engines.queues.looking import layouts_of, look
 from lamina.errors import DiskError, StorageError
 from lamina.log import lock, mark
 from lamina.log.files import Files, join, read_at
 from lamina.log.naming import FAMILIES, RESERVE
+from lamina.log.segment import open_for_reading
 from lamina.pipeline import places, snapshot
 from lamina.pipeline.backing import journals, reaching, store
-from lamina.pipeline.backing.sources import Changed, Source, index_of, of_file
+from lamina.pipeline.backing.sources import Changed, Source, index_of, left_of, of_file
 from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.places import LogPlace
 
@@ -99,7 +100,8 @@ def collect(
 
 def _collect(disk: Files, data: str, without: frozenset[str], found: Collected) -> Collected:
     for place in places.find(disk, data, without):
-        sources = _steadily(lambda disk, place: list(_log(disk, place, found.moment_ns)), disk, place)
+        sources, notes = _steadily(lambda disk, place: _log(disk, place, found.moment_ns), disk, place)
+        found.notes += notes
         if sources:
             found.logs.append(place)
             # Last looked at, first copied: of queues and the store, files become part of others.
@@ -120,24 +122,50 @@ def _mark(disk: Files, data: str) -> list[Source]:
         file.close()
 
 
-def _log(disk: Files, place: LogPlace, moment_ns: int) -> Iterator[Source]:
+def _log(disk: Files, place: LogPlace, moment_ns: int) -> tuple[list[Source], list[str]]:
+    """The files of one log, and notes about them."""
     if place.kind == places.STORE:
-        yield from store.collect(disk, place, moment_ns)
-        return
+        return store.collect(disk, place, moment_ns), []
     if place.kind == places.QUEUES:
         migration_mark.refuse_if_under_way(disk, place.folder)
     pinned = snapshot.pin(disk, place.folder, [place]).files
+    sources, notes = [], []
+    for file in pinned:
+        if file.last_ns is not None and (left := left_of(disk, file)):
+            notes.append(
+                f"{place.path}/{file.name}: the last {left} bytes are left out: a torn tail, as a crash leaves it"
+            )
     if not reaching.reaches(disk, place, pinned, moment_ns):
         raise Changed(place.path)  # written anew since that moment
     with Frozen(disk, place, pinned, moment_ns) as frozen:
         for name in frozen.list(place.folder):
-            file = frozen.open(join(place.folder, name))
+            opened = frozen.open(join(place.folder, name))
             path = f"{place.path}/{name}"
-            yield of_file(path, place.folder, file)
-            if (index := index_of(disk, path, place.folder, file)) is not None:
-                yield index
+            sources.append(of_file(path, place.folder, opened))
+            if (index := index_of(disk, path, place.folder, opened)) is not None:
+                sources.append(index)
+        if place.kind == places.QUEUES:
+            sources += _without_records(disk, place, frozen.list(place.folder))
         if place.kind == places.QUEUES and not frozen.is_empty and layouts_of(disk, place.folder):
-            yield from journals.collect(disk, place, look(frozen.files, place.folder).state)
+            sources += journals.collect(disk, place, look(frozen.files, place.folder).state)
+    return sources, notes
+
+
+def _without_records(disk: Files, place: LogPlace, held: list[str]) -> list[Source]:
+    """Logs of queues that a crash left without a header, among those that are ``held``: one that is missing in the row
+    of numbers is taken for a loss.
+    """
+    order = store_files.plan(disk.list(place.folder)).load_order
+    last = max((order.index(name) for name in held if name in order), default=0)
+    found = []
+    for name in order[:last]:
+        if name not in held:
+            file = open_for_reading(disk, place.folder, name)
+            try:
+                found.append(of_file(f"{place.path}/{name}", place.folder, file))
+            finally:
+                file.close()
+    return found
 
 
 def _newest(disk: Files, place: LogPlace) -> int:

@@ -4,6 +4,9 @@
 
 A name that is a digest stands for bytes that were synced before they got it. So what a backup that was killed has left
 is either whole, and of use for the next one, or has a temporary name, and is removed.
+
+Disks rot. So a content that is there already is read before it is shared, and one that is not what its name says is
+healed: the same four steps, the rename over it. A crash leaves the rotten one or the right one, never none.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
-from lamina.errors import Corruption, from_os
+from lamina.errors import Corruption, DiskError, StorageError, from_os
 from lamina.log import rewrite
-from lamina.log.files import File, Files, join, read_at
+from lamina.log.files import File, Files, file_size, join, read_at
 from lamina.pipeline.backing.manifest import BackedFile, Content
 
 FOLDER: Final = "contents"
@@ -30,6 +33,19 @@ _AT_ONCE: Final = 1 << 20
 _HINT: Final = "another generation may have it whole: lamina backup verify names those that are"
 
 
+_MISSING: Final = "is missing"
+
+
+class Added(NamedTuple):
+    """What became of bytes that were handed in."""
+
+    content: Content
+    is_new: bool
+    """They were written: the backup did not have them, or had them rotten."""
+    healed_at: int | None = None
+    """The first byte of the rotten content that they took the place of which was wrong; None: there was none."""
+
+
 class Contents:
     """The folder of them. Threads: one at a time; who writes holds the lock of the backup."""
 
@@ -37,22 +53,63 @@ class Contents:
         self.files, self.folder = files, join(backup, FOLDER)
 
     def has(self, content: Content) -> bool:
-        """It is there, with the right size. Raises: DiskError."""
+        """It is there, with the right size, as far as can be seen without reading it."""
         try:
             file = self._open(content.sha256)
-        except FileNotFoundError:
+        except (FileNotFoundError, StorageError):
             return False
         try:
             return file.size() == content.bytes
         finally:
             file.close()
 
-    def add(self, chunks: Iterable[bytes]) -> tuple[Content, bool]:
-        """Keep these bytes. Returns what they are, and whether they are new here.
+    def add(self, chunks: Iterable[bytes]) -> Added:
+        """Keep these bytes. What is there already under their digest is read before it is shared, and healed if it is
+        rotten.
 
-        Durability: they are synced; ``sync`` their name before anybody is told of it.
+        Durability: they are synced; ``sync`` their name before anybody relies on it.
         Raises: DiskFull, DiskError; what ``chunks`` raises. Then nothing is left.
         """
+        new, content = self._write_aside(chunks)
+        try:
+            problem = self.problem_with(content)
+            if not problem:
+                self.files.remove(new)
+                return Added(content, False)
+            healed_at = None if problem == _MISSING else self._first_difference(content.sha256, new)
+            self.files.rename(new, join(self.folder, content.sha256))
+        except OSError as error:
+            self._remove_quietly(new)
+            raise from_os(error, "write the file", new) from error
+        except BaseException:
+            self._remove_quietly(new)
+            raise
+        return Added(content, True, healed_at)
+
+    def heal(self, content: Content, chunks: Iterable[bytes]) -> int | None:
+        """Put ``chunks`` in the place of a content that is rotten or missing, if that is what they are.
+
+        Returns the first byte that was wrong; None if ``chunks`` are other bytes: then nothing was changed.
+        Durability: as ``add``. A crash leaves the content as it was, or whole.
+        Raises: DiskFull, DiskError; what ``chunks`` raises. Then nothing was changed.
+        """
+        new, found = self._write_aside(chunks)
+        try:
+            if found != content:
+                self.files.remove(new)
+                return None
+            byte = self._first_difference(content.sha256, new)
+            self.files.rename(new, join(self.folder, content.sha256))
+        except OSError as error:
+            self._remove_quietly(new)
+            raise from_os(error, "write the file", new) from error
+        except BaseException:
+            self._remove_quietly(new)
+            raise
+        return byte
+
+    def _write_aside(self, chunks: Iterable[bytes]) -> tuple[str, Content]:
+        """Write and sync them under a temporary name. Returns that, and what they are."""
         digest = hashlib.sha256()
 
         def watched() -> Iterator[bytes]:
@@ -63,18 +120,31 @@ class Contents:
         new = join(self.folder, f"{secrets.token_hex(8)}.new")
         try:
             size = rewrite.write_new(self.files, new, watched())
-            content = Content(digest.hexdigest(), size)
-            if self.has(content):
-                self.files.remove(new)
-                return content, False
-            self.files.rename(new, join(self.folder, content.sha256))
-        except OSError as error:
-            self._remove_quietly(new)
-            raise from_os(error, "write the file", new) from error
         except BaseException:
             self._remove_quietly(new)
             raise
-        return content, True
+        return new, Content(digest.hexdigest(), size)
+
+    def _first_difference(self, name: str, new: str) -> int:
+        """The first byte of the content ``name`` that is not as in the file ``new``; where it cannot be read counts."""
+        at = 0
+        right = self.files.open(new)
+        try:
+            rotten = self._open(name)
+            try:
+                for at in range(0, file_size(right), _AT_ONCE):
+                    there, wanted = read_at(rotten, at, _AT_ONCE), read_at(right, at, _AT_ONCE)
+                    if there != wanted:
+                        pairs = zip(there, wanted, strict=False)
+                        same = next((n for n, (one, other) in enumerate(pairs) if one != other), None)
+                        return at + (min(len(there), len(wanted)) if same is None else same)
+                return file_size(right)
+            finally:
+                rotten.close()
+        except (FileNotFoundError, DiskError):
+            return at
+        finally:
+            right.close()
 
     def sync(self) -> None:
         """Durability: all names that were given are there to stay. Raises: DiskError."""
@@ -88,18 +158,22 @@ class Contents:
         return cast("File", ContentsFile(self, file))
 
     def problem_with(self, content: Content) -> str:
-        """What is wrong with it, every byte looked at; nothing if it is whole. Raises: DiskError."""
+        """What is wrong with it, every byte looked at; nothing if it is whole."""
         try:
             file = self._open(content.sha256)
         except FileNotFoundError:
-            return "is missing"
+            return _MISSING
+        except StorageError as error:
+            return error.message
         try:
-            if (size := file.size()) != content.bytes:
+            if (size := file_size(file)) != content.bytes:
                 return f"has {size} bytes, the manifest says {content.bytes}"
             digest = hashlib.sha256()
             for start in range(0, size, _AT_ONCE):
                 digest.update(read_at(file, start, _AT_ONCE))
             return "" if digest.hexdigest() == content.sha256 else "is not what was backed up"
+        except StorageError as error:  # a sector that cannot be read is as bad as one that is wrong
+            return error.message
         finally:
             file.close()
 
@@ -157,7 +231,7 @@ class ContentsFile:
     """A file of a generation, open to be read: its contents one behind the other."""
 
     def __init__(self, contents: Contents, file: BackedFile) -> None:
-        self.path = file.path
+        self.path, self._shown = file.path, file.shown
         self.identity = identity_of(file)
         self._starts = [0, *accumulate(content.bytes for content in file.contents)]
         self._opened: list[File] = []
@@ -172,10 +246,10 @@ class ContentsFile:
         try:
             found = contents._open(content.sha256)
         except FileNotFoundError:
-            raise Corruption(self.path, 0, f"{FOLDER}/{content.sha256} is missing", hint=_HINT) from None
+            raise Corruption(self._shown, 0, f"{FOLDER}/{content.sha256} is missing", hint=_HINT) from None
         if found.size() != content.bytes:
             found.close()
-            raise Corruption(self.path, 0, f"{FOLDER}/{content.sha256} has another size", hint=_HINT)
+            raise Corruption(self._shown, 0, f"{FOLDER}/{content.sha256} has another size", hint=_HINT)
         return found
 
     def size(self) -> int:
@@ -209,9 +283,9 @@ def identity_of(file: BackedFile) -> tuple[int, int]:
 
 
 def check_whole(contents: Contents, file: BackedFile, checked: set[str]) -> None:
-    """Read every byte, but of what is in ``checked``, which is added to. Raises: Corruption, DiskError."""
+    """Read every byte, but of what is in ``checked``, which is added to. Raises: Corruption."""
     for content in file.contents:
         if content.sha256 not in checked:
             if problem := contents.problem_with(content):
-                raise Corruption(file.path, 0, f"{FOLDER}/{content.sha256} {problem}", hint=_HINT)
+                raise Corruption(file.shown, 0, f"{FOLDER}/{content.sha256} {problem}", hint=_HINT)
             checked.add(content.sha256)

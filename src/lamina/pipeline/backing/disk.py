@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Collection
 from typing import cast
 
 from lamina.log.files import File, Files
@@ -20,11 +21,12 @@ from lamina.pipeline.backing.place import Backup
 class GenerationDisk:
     """For those who open and list files, and who make and remove some elsewhere. Threads: one at a time."""
 
-    def __init__(self, backup: Backup, generation: Generation) -> None:
+    def __init__(self, backup: Backup, generation: Generation, checked: Collection[str] = ()) -> None:
+        """``checked``: digests of contents whose every byte was looked at just now."""
         self._backup, self.root = backup, backup.folder
         self._files: dict[str, BackedFile] = {}
         self._folders: dict[str, set[str]] = {self.root: set()}
-        self._checked: set[str] = set()
+        self._checked = {*checked}
         for file in generation.files:
             folder = self.root
             *above, name = file.path.split("/")

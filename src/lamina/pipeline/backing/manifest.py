@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lamina.engines.queues import ids
+from lamina.engines.queues.opening import JOURNALS
 from lamina.errors import Corruption, WrongFormat
 from lamina.log.naming import parse_file_time, show_file_time
 
@@ -45,6 +47,28 @@ class BackedFile:
     def bytes(self) -> int:
         return sum(content.bytes for content in self.contents)
 
+    @property
+    def shown(self) -> str:
+        """Its path, as it may be told."""
+        return shown(self.path)
+
+
+def shown(path: str) -> str:
+    """A path of the data folder as it may be told: the folder of a queue is half of a capability, its handle is not."""
+    above, journals, rest = path.partition(f"/{JOURNALS}/")
+    folder, _, name = rest.rpartition("/")
+    rid = ids.parse(folder.replace("/", "").encode("utf-8", "replace"))
+    return path if rid is None else f"{above}{journals}{ids.handle(rid)}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A file that was damaged in the data folder when it was backed up. It is in the generation as it was."""
+
+    path: str
+    byte: int
+    reason: str
+
 
 @dataclass(frozen=True, slots=True)
 class Generation:
@@ -61,6 +85,12 @@ class Generation:
     files: tuple[BackedFile, ...]
     notes: tuple[str, ...] = ()
     """What is not in it."""
+    damage: tuple[Damaged, ...] = ()
+    """What it cannot be better than."""
+    reread: tuple[int, int] = (0, 1)
+    """Old contents are re-read in shares (reread.py): which is next, of how many."""
+    rotten: tuple[str, ...] = ()
+    """Digests of old contents that were, and that nobody could heal: the next backup looks at them again."""
 
     @property
     def name(self) -> str:
@@ -84,6 +114,9 @@ def encode(generation: Generation) -> bytes:
         "data": generation.data,
         "logs": dict(generation.logs),
         "notes": list(generation.notes),
+        "damage": [[each.path, each.byte, each.reason] for each in generation.damage],
+        "reread": list(generation.reread),
+        "rotten": list(generation.rotten),
     }
     lines = [f"{json.dumps(name)}: {json.dumps(value)},\n" for name, value in facts.items()]
     files = ",\n".join(json.dumps(_plain(file)) for file in generation.files)
@@ -123,7 +156,20 @@ def _generation(found: dict[str, Any]) -> Generation:
         logs=tuple((_path(path), str(kind)) for path, kind in found["logs"].items()),
         files=files,
         notes=tuple(str(note) for note in found["notes"]),
+        damage=tuple(_damaged(*each) for each in found.get("damage", ())),  # not in those of former versions
+        reread=_reread(*found.get("reread", (0, 1))),
+        rotten=tuple(_digest(each) for each in found.get("rotten", ())),
     )
+
+
+def _damaged(path: object, byte: object, reason: object) -> Damaged:
+    return Damaged(_path(path), _number(byte), str(reason))
+
+
+def _reread(share: object, shares: object) -> tuple[int, int]:
+    if _number(share) >= _number(shares):
+        raise ValueError("there is no such share")
+    return _number(share), _number(shares)
 
 
 def _file(found: dict[str, Any]) -> BackedFile:

@@ -56,6 +56,14 @@ class Backup:
         finally:
             file.close()
 
+    def each(self) -> Iterator[Generation | tuple[str, StorageError]]:
+        """All generations, oldest first; the name and the problem of one that cannot be read. Raises: DiskError."""
+        for name in self.names():
+            try:
+                yield self.load(name)
+            except StorageError as error:
+                yield name, error
+
     def newest(self) -> Generation | None:
         """The newest that can be read. Raises: DiskError."""
         for name in reversed(self.names()):
@@ -113,13 +121,6 @@ class Backup:
         rewrite.replace(
             self.files, self.manifests, generation.name + manifest.SUFFIX, [manifest.encode(generation)], PWAL
         )
-
-    def sweep(self) -> tuple[int, int]:
-        """Remove contents that no generation has. Returns how many, and their bytes.
-
-        Raises: Corruption, WrongFormat if a manifest cannot be read: nobody knows what it needs; DiskError.
-        """
-        return self.contents.sweep(self.needed())
 
     def needed(self, without: frozenset[str] = frozenset()) -> set[str]:
         """Digests of what generations have, but those ``without``. Raises: as ``load``."""

@@ -10,18 +10,20 @@ It is made beside its target, which it becomes with one rename (restoring/target
 from __future__ import annotations
 
 import os
+import shlex
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from lamina.errors import BadOption, TooOld, from_os
+from lamina.errors import BadOption, Corruption, TooOld, from_os
 from lamina.log import mark
 from lamina.log.files import Files, join
 from lamina.log.files.real import RealFiles
 from lamina.log.rewrite import write_new
 from lamina.pipeline import places
-from lamina.pipeline.backing import collecting, manifest, reaching
+from lamina.pipeline.backing import checking, collecting, manifest, reaching
 from lamina.pipeline.backing.collecting import Time
 from lamina.pipeline.backing.contents import identity_of
 from lamina.pipeline.backing.disk import GenerationDisk
@@ -72,29 +74,36 @@ def restore(
     generation: str | None = None,
     without: Iterable[str] = (),
     is_dry_run: bool = False,
+    with_damage: bool = False,
     progress: Progress = lambda done, total: None,
     clock: Time = Time(),  # noqa: B008
 ) -> RestoreReport:
     """Make ``to``, which is new, the data folder that ``source`` was: a data folder, or a backup of one.
 
     ``as_of``: a time; None: the newest state, or that of the ``generation``. ``without``: parts that are left out.
+    ``with_damage``: also what was damaged already when it was backed up, as it was then.
     Durability: when it returns, the folder is there, synced. A crash leaves the target as it was, or whole.
     Raises: BadOption (a time to come, or before there was anything, or behind the newest generation; a target that is
         not new); TooOld if the files do not reach back to it, with ``facts["reach"]``; LogLocked if another run makes
-        the same; Corruption, WrongFormat, DiskFull, DiskError. Then nothing was made.
+        the same; Corruption, which names the newest generation that is whole; WrongFormat, DiskFull, DiskError. Then
+        nothing was made.
     """
     start = time.monotonic()
     source = os.path.abspath(source)
     files, path = asking.target("to", to, source)
     asking.check_is_new(files, path)
-    wanted = _From(RealFiles(), source, as_of, generation, _checked(without), clock)
-    if is_dry_run:
-        made, reach = wanted.look(), reaching.reach(wanted.disk, source, wanted.without)
-    else:
-        reach = []
-        with making(files, path) as target:
-            made = wanted.make(target, progress)
-            target.commit()
+    left_out = _checked(without)
+    reach: list[Reach] = []
+    with _offering_another(RealFiles(), source, to, progress):
+        wanted = _From(RealFiles(), source, as_of, generation, left_out, clock)
+        if not with_damage:
+            wanted.refuse_damaged()
+        if is_dry_run:
+            made, reach = wanted.look(), reaching.reach(wanted.disk, source, wanted.without)
+        else:
+            with making(files, path) as target:
+                made = wanted.make(target, progress)
+                target.commit()
     return RestoreReport(
         source=source,
         to=path,
@@ -108,6 +117,24 @@ def restore(
         reach=reach,
         seconds=round(time.monotonic() - start, 3),
     )
+
+
+@contextmanager
+def _offering_another(disk: Files, source: str, to: str, progress: Progress) -> Iterator[None]:
+    """Damage is raised with the generation to take instead, as a command."""
+    try:
+        yield
+    except Corruption as error:
+        if not is_backup(disk, source):
+            raise
+        name = checking.newest_whole(Backup(disk, source), progress)
+        if name is None:
+            hint = f"no generation is whole: lamina backup verify {shlex.quote(source)} names all damage"
+        else:
+            hint = f"the newest generation that is whole: {checking.restore_command(source, to, name)}"
+        if error.hint == checking.AS_IT_WAS:
+            hint += f"; {error.hint}"
+        raise Corruption(error.file, error.offset, error.reason, hint=hint) from error
 
 
 def _checked(without: Iterable[str]) -> frozenset[str]:
@@ -167,6 +194,11 @@ class _From:
             f"{backup.folder} has nothing of {show_time(self.moment_ns)}",
             hint=f"its newest generation is of {show_time(newest.moment_ns)}",
         )
+
+    def refuse_damaged(self) -> None:
+        """Raises: Corruption if a generation is to be restored as it is that had damage when it was made."""
+        if self.generation is not None and self.moment_ns is None:
+            checking.refuse_damaged(self.generation, self.without)
 
     def look(self) -> _Made:
         """What would be made. Raises: as ``restore``."""

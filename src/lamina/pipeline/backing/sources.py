@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from lamina.errors import StorageError
+from lamina.errors import Corruption, StorageError
 from lamina.log import index as indexes
+from lamina.log import lock
+from lamina.log.attest import next_record
 from lamina.log.files import File, Files, join, read_at
+from lamina.log.frame import REASONS, Stop
 from lamina.log.index import State
-from lamina.log.naming import INDEX_SUFFIX
+from lamina.log.naming import FAMILIES, INDEX_SUFFIX
+from lamina.log.scan import read_record
 from lamina.log.segment import open_for_reading
+from lamina.pipeline.snapshot import PinnedFile
 
 _AT_ONCE: Final = 1 << 20
 
@@ -93,3 +98,32 @@ def index_of(disk: Files, path: str, folder: str, file: File) -> Source | None:
         return of_file(path + INDEX_SUFFIX, folder, kept)
     finally:
         kept.close()
+
+
+_LOCKS: Final = tuple(family.lock_name for family in FAMILIES.values())
+
+
+def left_of(disk: Files, pinned: PinnedFile) -> int:
+    """Bytes of a growing file behind its last whole record, which are not backed up: torn by a crash, or just coming.
+
+    Raises: Corruption if whole records stand behind them, though somebody has the log open: a crash may leave that, a
+        writer never does.
+    """
+    folder = pinned.place.folder
+    try:
+        file = open_for_reading(disk, folder, pinned.name)
+    except FileNotFoundError:
+        return 0  # whoever copies it says so
+    try:
+        size = file.size()
+        found = read_record(file, pinned.end, size)
+        if file.identity != pinned.identity or not isinstance(found, Stop) or found is Stop.END:
+            return 0  # another one by now, or it has grown
+        is_held = any(disk.lock_holder(join(folder, name)) is not None for name in _LOCKS)
+        if is_held or lock.holder_above(disk, folder) is not None:
+            if next_record(file, pinned.end, size, pinned.last_ns or 0) is not None:
+                raise Corruption(pinned.name, pinned.end, f"{REASONS[found]}, and whole records stand behind it")
+            return 0
+        return size - pinned.end
+    finally:
+        file.close()

@@ -19,7 +19,7 @@ from lamina.log.files import Files, join
 from lamina.log.naming import FileName, parse
 from lamina.log.segment import open_for_reading
 from lamina.pipeline import snapshot
-from lamina.pipeline.backing.sources import Changed, Source, index_of, of_file
+from lamina.pipeline.backing.sources import Changed, Source, index_of, left_of, of_file
 from lamina.pipeline.frozen import Frozen
 from lamina.pipeline.places import LogPlace
 from lamina.pipeline.snapshot import PinnedFile
@@ -85,6 +85,8 @@ def _log(disk: Files, place: LogPlace, name: FileName, epochs: Epochs) -> Iterat
     pinned = _pin(disk, place, name)
     if pinned is None:
         return
+    if not name.is_closed:
+        left_of(disk, pinned)  # sessions at its end that no epoch made durable yet are void anyway
     path = f"{place.path}/{name.name}"
     boundary = catalogs.rotated_epoch(name.name)
     if boundary is None or boundary > epochs.durable:

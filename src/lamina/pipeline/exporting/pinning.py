@@ -159,8 +159,9 @@ def _pin(disk: Files, new: New, names: list[FileName], found: Found, *, was_expo
 
 
 def _pin_files(disk: Files, place: LogPlace, names: list[FileName]) -> Iterator[PinnedFile]:
+    witness = snapshot.witness_of(disk, place.folder, _list(disk, place.folder))
     for name in names:
-        file = snapshot.pin_file(disk, place, name, name == names[-1] and not name.is_closed, False)
+        file = snapshot.pin_file(disk, place, name, name == names[-1] and not name.is_closed, False, witness)
         if file is not None and file.first_ns is not None:
             yield file
 
