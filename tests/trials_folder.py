@@ -1,8 +1,8 @@
 """Data folders in which every feature was used, small, the same for a seed; and all that can be read from one.
 
 They are written on a disk in memory. ``built`` gives the folder closed in order, earlier copies of it that were closed
-in order too, and two looks at it while it is in use: one before and one after a last change to everything. What a killed
-process leaves is such a look.
+in order too, and two looks at it while it is in use: one before and one after a last change to everything. That is what
+a killed process leaves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Damage trials: one file of a data folder is damaged, and whoever checks folders has to say so before it matters.
 
     python -m trials_lab [COUNT] [closed|killed]                  from tests/, prints what became of them, by class
+    python -m trials_lab counts FILE                              what a campaign has counted
     python -m trials_lab only KIND DAMAGE [NUMBER ...] [memory|journal] [closed|killed]     those of one class
 
 The rule: if a start refuses or any content differs, then ``lamina doctor --deep``,
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -30,7 +31,9 @@ from typing import Final, NamedTuple
 
 from click.testing import CliRunner
 
+from crash.trials_known import KNOWN_SILENT
 from lamina.cli import doctor_folder
+from lamina.cli.backup import backup
 from lamina.cli.doctor_finding import PROBLEM, WARNING
 from lamina.cli.tree import lamina
 from lamina.errors import LaminaError
@@ -61,7 +64,7 @@ FLIP, ZERO, RECORD, WITHIN, EMPTY, REMOVE, OLDER = DAMAGES = (
 )
 ENDS: Final = ("closed", "killed")
 _SECTOR: Final = 512
-_MOST_S: Final = 20
+MOST_S = 20.0
 _MAGIC: Final = (b"lm", b"wq")
 
 
@@ -103,12 +106,20 @@ def part_of(path: str) -> str:
     return part if part in PARTS else "folder"
 
 
-def kinds_of(contents: Contents) -> dict[str, list[str]]:
+@cache
+def kinds_of(store: str, seed: int, end: str) -> dict[str, list[str]]:
     """All files of a data folder, by kind. A kind that nobody has heard of is one of its own."""
+    contents = image(built(store, seed), end)
+    logs: dict[str, list[str]] = {}
+    for path in contents:
+        folder, _, name = path.rpartition("/")
+        if re.fullmatch(r"[^/]*\d[^/]*\.(log|dat)", name):
+            logs.setdefault(folder, []).append(path)
+    dumps = [int(match[1]) for path in contents if (match := re.search(r"store-(\d+)\.dump$", path))]
     found: dict[str, list[str]] = {}
     for path in sorted(contents):
         if not path.endswith("lock"):
-            found.setdefault(_kind(path, contents), []).append(path)
+            found.setdefault(_kind(path, logs, max(dumps, default=-1)), []).append(path)
     return found
 
 
@@ -130,32 +141,27 @@ _SHAPES: Final = (
 )
 
 
-def _kind(path: str, contents: Contents) -> str:
-    of = path.split("/")[1] if part_of(path) != "folder" else "folder"
+def _kind(path: str, logs: Mapping[str, list[str]], newest_dump: int) -> str:
+    of, (folder, _, name) = part_of(path), path.rpartition("/")
     if of == "topics" and "/groups/" in path:
         of = "groups"
-    if of == "logs" and "/lamina." in path:
+    elif of == "logs" and "/lamina." in path:
         of = "server's logs"
-    for pattern, name in _SHAPES:
+    for pattern, shape in _SHAPES:
         if re.search(pattern, path):
-            return f"{of}: {name}"
-    folder, _, name = path.rpartition("/")
+            return f"{of}: {shape}"
     if match := re.fullmatch(r"smp-server-store-(\d+)\.(log|dump)", name):
-        dumps = [int(found[1]) for each in contents if (found := re.search(r"/smp-server-store-(\d+)\.dump$", each))]
-        if match[2] == "dump":
-            return f"{of}: dump" if int(match[1]) == max(dumps) else f"{of}: former dump"
-        if int(match[1]) <= max(dumps, default=-1):
-            return f"{of}: former log"
-    if re.search(r"\d.*\.(log|dat)$", name):
-        like = [each for each in contents if re.fullmatch(re.escape(folder) + r"/[^/]*\d[^/]*\.(log|dat)", each)]
-        if len(like) == 1:
-            return f"{of}: only file"
-        return f"{of}: newest file" if path == max(like, key=_number) else f"{of}: sealed file"
-    return f"{of}: {re.sub(r'[0-9]+', 'N', name)}"
-
-
-def _number(path: str) -> tuple[int, str]:
-    return len(path), path
+        number, is_dump = int(match[1]), match[2] == "dump"
+        if number < newest_dump or (number == newest_dump and not is_dump):  # only the past needs it
+            return f"{of}: former {match[2]}"
+        if is_dump:
+            return f"{of}: dump"
+    like = logs.get(folder, [])
+    if path not in like:
+        return f"{of}: {re.sub(r'[0-9]+', 'N', name)}"
+    if len(like) == 1:
+        return f"{of}: only file"
+    return f"{of}: newest file" if path == max(like, key=lambda each: (len(each), each)) else f"{of}: sealed file"
 
 
 class Case(NamedTuple):
@@ -183,7 +189,7 @@ def classes_of(end: str) -> list[tuple[str, str, str]]:
     """Store, kind and damage of all that can be done."""
     found = []
     for store in STORES:
-        for kind in kinds_of(image(built(store), end)):
+        for kind in kinds_of(store, 0, end):
             if store == "memory" or kind.startswith("queues"):
                 found += [(store, kind, damage) for damage in DAMAGES]
     random.Random(end).shuffle(found)
@@ -195,7 +201,7 @@ def harm(case: Case) -> Harm | None:
     house = built(case.store, case.number // 200)
     rng = random.Random(str(case))
     whole = image(house, case.end)
-    paths = kinds_of(whole).get(case.kind, [])
+    paths = kinds_of(case.store, case.number // 200, case.end).get(case.kind, [])
     for path in rng.sample(paths, len(paths)):
         done = _damaged(whole[path], case.damage, _older(house, path, whole[path], rng), rng)
         if done is not None:
@@ -213,9 +219,7 @@ def image(house: Built, end: str) -> Contents:
     return house.closed if end == "closed" else house.running
 
 
-def _damaged(
-    data: bytes, damage: str, older: bytes | None, rng: random.Random
-) -> tuple[int, bytes | None] | None:
+def _damaged(data: bytes, damage: str, older: bytes | None, rng: random.Random) -> tuple[int, bytes | None] | None:
     """Where it begins, and what is left; None if that cannot be done to this file."""
     if damage == REMOVE:
         return 0, None
@@ -285,10 +289,14 @@ def look(root: str, path: str) -> dict[str, Word]:
         words["verify"] = Word(any(word.is_damage for word in said), " ".join(w.text for w in said if w.is_damage))
     elif part_of(path) != "folder":
         words["verify"] = _ask("log", "verify", folder, "--json")
-    backup = os.path.join(root, "backup")
-    made = _ask("backup", data, "--to", backup, "--json")
-    words["backup"] = made if made.is_damage else _ask("backup", "verify", backup, "--json")
+    place = os.path.join(root, "backup")
+    made = _ask("backup", data, "--to", place, "--json")
+    words["backup"] = made if made.is_damage else _ask("backup", "verify", place, *_OPENS, "--json")
     return words
+
+
+_OPENS: Final = ("--open",) if any("--open" in each.opts for each in backup.commands["verify"].params) else ()
+"""Also have it prove that what would be restored opens, as soon as it can."""
 
 
 def _doctor(data: str) -> Word:
@@ -330,8 +338,8 @@ def _tried(case: Case, done: Harm) -> Outcome:
     harmed = {path: data for path, data in whole.items() if path != done.path}
     if done.data is not None:
         harmed[done.path] = done.data
-    with _folder(whole) as root:
-        _write(root, done)
+    with folder_with(whole) as root:
+        write(root, done)
         locks = _locked(root, whole) if is_served else []
         words = look(root, done.path)
         for lock in locks:
@@ -411,9 +419,9 @@ def _shown(value: object) -> str:
 
 
 @contextmanager
-def _folder(contents: Contents) -> Iterator[str]:
+def folder_with(contents: Contents) -> Iterator[str]:
     """On a disk in memory if there is one."""
-    above = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+    above = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     root = tempfile.mkdtemp(prefix="lamina-trial-", dir=above)
     try:
         for folder in sorted({path.rpartition("/")[0] for path in contents}):
@@ -443,7 +451,7 @@ def put(path: str, data: bytes) -> None:
         os.close(handle)
 
 
-def _write(root: str, done: Harm) -> None:
+def write(root: str, done: Harm) -> None:
     path = os.path.join(root, done.path)
     if done.data is None:
         os.unlink(path)
@@ -470,7 +478,7 @@ def _watched() -> Iterator[None]:
         raise Hang
 
     before = signal.signal(signal.SIGALRM, too_long)
-    signal.setitimer(signal.ITIMER_REAL, _MOST_S)
+    signal.setitimer(signal.ITIMER_REAL, MOST_S)
     try:
         yield
     finally:
@@ -479,6 +487,30 @@ def _watched() -> Iterator[None]:
 
 
 # -- many of them ------------------------------------------------------------------------------------------------------
+
+
+def is_known(known: Mapping[tuple[str, str], str], outcome: Outcome) -> bool:
+    """Whether its class may be silent, for now. Nothing may ever hang, or end in a traceback."""
+    done = outcome.harm
+    return outcome.verdict in (SILENT, VAGUE) and (done.kind, done.damage) in known
+
+
+def keep(path: str, end: str, counts: Counter[tuple[str, str, str]]) -> None:
+    """Add to a file what became of trials."""
+    lines = "".join(
+        f"{end}\t{kind}\t{damage}\t{verdict}\t{count}\n" for (kind, damage, verdict), count in counts.items()
+    )
+    with open(path, "a") as file:
+        file.write(lines)
+
+
+def kept(path: str) -> dict[str, Counter[tuple[str, str, str]]]:
+    """What such a file holds, for each way in which folders were left."""
+    found: dict[str, Counter[tuple[str, str, str]]] = {}
+    for line in Path(path).read_text().splitlines():
+        end, kind, damage, verdict, count = line.split("\t")
+        found.setdefault(end, Counter())[kind, damage, verdict] += int(count)
+    return found
 
 
 def table(counts: Counter[tuple[str, str, str]]) -> str:
@@ -511,6 +543,13 @@ def described(case: Case, outcome: Outcome) -> str:
 def main(words: list[str]) -> None:
     logging.disable()
     end = words.pop() if words and words[-1] in ENDS else "closed"
+    if words and words[0] == "counts":
+        for how, found in kept(words[1]).items():
+            sys.stdout.write(f"{how}: {found.total()} trials\n{table(found)}\n\n")
+            bad = {key[:2] for key in found if key[2] in BAD}
+            for kind, damage in sorted(KNOWN_SILENT[how].keys() - bad):
+                sys.stdout.write(f"not silent any more: {kind}, {damage}: take it out of trials_known.py\n")
+        return
     if words and words[0] == "only":
         store = words.pop() if words[-1] in STORES else "memory"
         _, kind, damage, *numbers = words
