@@ -36,7 +36,7 @@ from lamina.cli import doctor_folder
 from lamina.cli.backup import backup
 from lamina.cli.doctor_finding import PROBLEM, WARNING
 from lamina.cli.tree import lamina
-from lamina.errors import LaminaError
+from lamina.errors import BadOption, LaminaError
 from lamina.log.files.memory import MemoryFiles
 from lamina.log.scan import FileScan
 from trials_folder import DATA, PARTS, STORES, Built, Content, Contents, Refused, built, content
@@ -281,7 +281,7 @@ def tools_for(kind: str) -> tuple[str, ...]:
 def look(root: str, path: str) -> dict[str, Word]:
     """Ask all of them about a data folder in which this file may be damaged. Raises: what none of them should."""
     data = os.path.join(root, DATA)
-    folder = os.path.join(root, re.sub(r"/(consumers|ctrl)$", "", path.rpartition("/")[0]))
+    folder = os.path.join(root, re.sub(r"/(consumers|ctrl|messages)$", "", path.rpartition("/")[0]))
     list(doctor_folder.look(data))  # quickly: it need not see it, but has to get through
     words = {"doctor": _doctor(data)}
     if part_of(path) == "store":
@@ -307,6 +307,8 @@ def _doctor(data: str) -> Word:
 
 def _ask(*words: str) -> Word:
     result = CliRunner().invoke(lamina, [*words], standalone_mode=False)
+    if isinstance(result.exception, BadOption):
+        return Word(False, f"{result.exception}")  # it was not asked well: that is no word about damage
     if isinstance(result.exception, LaminaError):
         return Word(True, f"{result.output} {result.exception} {json.dumps(result.exception.as_dict(), default=str)}")
     if result.exception is not None:
