@@ -68,7 +68,10 @@ def test_nobody_says_anything_about_a_folder_that_is_whole(store: str, end: str)
             for path in paths.values():
                 said = {name: word.text for name, word in lab.look(root, path).items() if word.is_damage}
                 assert not said, f"{path}: {said}"
+                restored = lab.restored(root)
+                assert not lab.lost_in_backup(restored, lab.expected_of(house, end, part), house, part)
                 shutil.rmtree(Path(root, "backup"))
+                shutil.rmtree(Path(root, "restored"))
         found = content(whole, part, store, house.now_ns)
         assert not [each for each in found.values() if isinstance(each, Refused)]
 
