@@ -60,6 +60,7 @@ Contents = dict[str, bytes]
 class Built(NamedTuple):
     """One data folder at several moments."""
 
+    seed: int
     store: str
     """Where the messages of its queues are."""
     closed: Contents
@@ -94,7 +95,7 @@ def built(store: str, seed: int = 0) -> Built:
         before = house.files.contents()
         house.change(engines)
         running = house.files.contents()
-    return Built(store, closed, tuple(older), running, before, house.clock.now_ns())
+    return Built(seed, store, closed, tuple(older), running, before, house.clock.now_ns())
 
 
 class _Engines(NamedTuple):

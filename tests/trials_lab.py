@@ -9,6 +9,8 @@ The rule: if a start refuses or any content differs, then ``lamina doctor --deep
 with the byte where there is one. They look at the folder first, and change nothing in it. A
 backup of which nobody says anything gives the same content when it is restored, also where a start gets round the
 damage by a checkpoint that is no part of a backup.
+
+Folders of the real workq are left out: its format has nothing that could tell what is missing.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from lamina.cli.tree import lamina
 from lamina.errors import BadOption, LaminaError
 from lamina.log.files import join
 from lamina.log.files.memory import MemoryFiles
+from lamina.log.files.real import RealFiles
 from lamina.log.scan import FileScan
 from trials_folder import DATA, PARTS, STORES, Built, Content, Contents, Refused, built, content
 
@@ -68,6 +71,7 @@ FLIP, ZERO, RECORD, WITHIN, EMPTY, REMOVE, OLDER = DAMAGES = (
     "older",
 )
 ENDS: Final = ("closed", "killed")
+_OF_ONE: Final = 25  # trials of a class that one folder is used for
 _SECTOR: Final = 512
 MOST_S = 20.0
 _MAGIC: Final = (b"lm", b"wq")
@@ -80,7 +84,8 @@ class Hang(BaseException):
 class Harm(NamedTuple):
     """What is done to a file."""
 
-    store: str
+    seed: int
+    """Of the folder."""
     kind: str
     damage: str
     path: str
@@ -203,14 +208,15 @@ def classes_of(end: str) -> list[tuple[str, str, str]]:
 
 def harm(case: Case) -> Harm | None:
     """None if that cannot be done to any file of this kind."""
-    house = built(case.store, case.number // 200)
     rng = random.Random(str(case))
-    whole = image(house, case.end)
-    paths = kinds_of(case.store, case.number // 200, case.end).get(case.kind, [])
-    for path in rng.sample(paths, len(paths)):
-        done = _damaged(whole[path], case.damage, _older(house, path, whole[path], rng), rng)
-        if done is not None:
-            return Harm(case.store, case.kind, case.damage, path, *done)
+    for seed in dict.fromkeys([case.number // _OF_ONE, 0]):
+        house = built(case.store, seed)
+        whole = image(house, case.end)
+        paths = kinds_of(case.store, seed, case.end).get(case.kind, [])
+        for path in rng.sample(paths, len(paths)):
+            done = _damaged(whole[path], case.damage, _older(house, path, whole[path], rng), rng)
+            if done is not None:
+                return Harm(seed, case.kind, case.damage, path, *done)
     return None
 
 
@@ -337,7 +343,7 @@ def trial(case: Case) -> Outcome:
 
 
 def _tried(case: Case, done: Harm) -> Outcome:
-    house, end, number = built(case.store, case.number // 200), case.end, case.number
+    house, end, number = built(case.store, done.seed), case.end, case.number
     part, is_served = part_of(done.path), end == "killed" and number % 3 == 2
     whole = parts(image(house, end), part)
     if number % 2:  # what a checkpoint says hides what the log has lost
@@ -404,20 +410,15 @@ def parts(contents: Contents, part: str) -> Contents:
     return {path: data for path, data in contents.items() if part_of(path) in wanted}
 
 
-@cache
-def _expected(store: str, seed_of: int, end: str, part: str) -> Content:
-    house = next(each for each in _houses if id(each) == seed_of)
-    return content(parts(image(house, end) if end in ENDS else house.before, part), part, store, house.now_ns)
-
-
-_houses: list[Built] = []
-
-
 def expected_of(house: Built, end: str, part: str) -> Content:
     """What is in the folder as it was. ``end``: also "before", the last change but one."""
-    if not any(each is house for each in _houses):
-        _houses.append(house)
-    return _expected(house.store, id(house), end, part)
+    return _expected(house.store, house.seed, end, part)
+
+
+@cache
+def _expected(store: str, seed: int, end: str, part: str) -> Content:
+    house = built(store, seed)
+    return content(parts(image(house, end) if end in ENDS else house.before, part), part, store, house.now_ns)
 
 
 def _is_tail(house: Built, done: Harm, part: str, found: Content, differs: dict[str, str]) -> bool:
@@ -462,19 +463,12 @@ def folder_with(contents: Contents) -> Iterator[str]:
             made = root
             for name in folder.split("/"):
                 made = os.path.join(made, name)
-                with_suppressed_mkdir(made)
+                Path(made).mkdir(0o700, exist_ok=True)
         for path, data in contents.items():
             put(os.path.join(root, path), data)
         yield root
     finally:
         shutil.rmtree(root, ignore_errors=True)
-
-
-def with_suppressed_mkdir(path: str) -> None:
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return
 
 
 def put(path: str, data: bytes) -> None:
@@ -495,8 +489,6 @@ def write(root: str, done: Harm) -> None:
 
 def _locked(root: str, whole: Contents) -> list[Callable[[], None]]:
     """Hold the locks that a server holds which is still running. Returns how to let go of each."""
-    from lamina.log.files.real import RealFiles
-
     held: list[Callable[[], None]] = []
     for path in whole:
         if path.endswith("lock"):
