@@ -53,7 +53,9 @@ mutants: $(READY)  ## plant each known mistake and see the suite catch it
 	@LAMINA_CAMPAIGN=1 $(BIN)/python -m pytest -n auto tests/crash/test_mutants.py tests/crash/test_jobs_mutants.py tests/crash/test_store_mutants.py
 
 campaign: $(READY)  ## ten times the crash exploration of make test
-	@LAMINA_CAMPAIGN=10 $(BIN)/python -m pytest -n auto tests/crash tests/property tests/differential $(wildcard tests/integration/test_topics_*.py) tests/spark/test_exactly_once.py
+	@mkdir -p .bench && rm -f .bench/trials
+	@LAMINA_CAMPAIGN=10 LAMINA_TRIALS=.bench/trials $(BIN)/python -m pytest -n auto tests/crash tests/property tests/differential $(wildcard tests/integration/test_topics_*.py) tests/spark/test_exactly_once.py
+	@PYTHONPATH=tests:. $(BIN)/python -m trials_lab counts .bench/trials
 
 workq:  ## build the real workq server from its Go module into .workq, which some tests open our folders with
 	GOBIN=$(CURDIR)/.workq go install github.com/iamduo/workq/cmd/workq-server@latest
