@@ -82,7 +82,9 @@ def verify(
             _Store(files, folder, names, looked, progress).look()
         except (FileNotFoundError, DiskError) as error:
             if not left or set(_list(files, folder)) == set(names):
-                raise from_os(error, "look through the queues", folder) if isinstance(error, OSError) else error
+                if isinstance(error, DiskError):
+                    raise
+                raise from_os(error, "look through the queues", folder) from error
             continue
         # Beside a server a dump may just have taken files away.
         if not looked.damage or looked.holder is None or not left or set(_list(files, folder)) == set(names):
