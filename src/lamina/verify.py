@@ -20,8 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from lamina.engines.queues import verify as queues
-from lamina.engines.store import verifying as store
 from lamina.errors import LaminaError, from_os
 from lamina.log import consumers, control, lock, mark, survey
 from lamina.log import index as indexes
@@ -181,6 +179,8 @@ def _plain(files: Files, folder: str, part: str, progress: Progress) -> Verdict:
 
 
 def _queues(files: Files, folder: str, part: str, progress: Progress) -> Verdict:
+    from lamina.engines.queues import verify as queues  # with what it needs: a log can be looked at without it
+
     found = queues.verify(files, folder, progress)
     verdict = Verdict(folder, [], 1, found.files, found.records, found.bytes)
     verdict.findings += _damage(part, found.damage, f'bring it back from a backup, or see "lamina log repair {folder}"')
@@ -191,6 +191,8 @@ def _queues(files: Files, folder: str, part: str, progress: Progress) -> Verdict
 
 
 def _store(files: Files, folder: str, part: str, progress: Progress) -> Verdict:
+    from lamina.engines.store import verifying as store
+
     found = store.verify(files, folder, progress)
     verdict = Verdict(folder, [], 1, len(found.files), sum(each.entries for each in found.files), found.bytes)
     do = f'bring it back from a backup, or see "lamina store repair {folder}"'

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from lamina import verify as verifier
 from lamina.cli.doctor_finding import NOTE, OK, PROBLEM, WARNING, Finding
-from lamina.engines.queues import verify as queues
 from lamina.errors import Corruption, LaminaError, WrongFormat
 from lamina.log import consumers, frame
 from lamina.log.files.real import RealFiles
@@ -90,6 +89,8 @@ def _folders_in(path: str) -> list[str]:
 def _look_quickly(folder: LogFolder) -> Iterator[Finding]:
     is_written = _is_written(folder.path)
     if folder.name == "queues":
+        from lamina.engines.queues import verify as queues
+
         for damage in queues.needs(_FILES, folder.path):
             text = f"{damage.file}, byte {damage.offset}: {damage.reason}"
             yield Finding(PROBLEM if damage.is_needed else WARNING, folder.name, text, damage.do or _mend(folder))
