@@ -20,9 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from lamina.engines.queues import verify as queues
-from lamina.engines.queues.journal import verify as journal
-from lamina.engines.store import verifying as store
 from lamina.errors import LaminaError, from_os
 from lamina.log import consumers, control, lock, mark, survey
 from lamina.log import index as indexes
@@ -46,6 +43,7 @@ NOTE: Final = "note"
 
 PARTS: Final = ("jobs", "topics", "queues", "store", "logs")
 _RUNS: Final = "pipeline/runs"
+_QUEUE_LOG: Final = "queue.log"
 _MOST_RUN_BYTES: Final = 256 << 10
 _LOCKS: Final = sorted({family.lock_name for family in FAMILIES.values()})
 
@@ -152,10 +150,8 @@ def verify_log(files: Files, folder: str, part: str, progress: Progress = lambda
         verdict = _store(files, folder, part, progress)
     elif any(name.family == "stored" for name in listing.segments) or "messages" in names:
         verdict = _queues(files, folder, part, progress)
-    elif journal.is_journal(names):
-        found = queues.QueuesLooked(holder=lock.holder_above(files, folder))
-        queues.verify_journal(files, folder, found)
-        verdict = _of_queues(folder, part, found)
+    elif _QUEUE_LOG in names or any(name.family == "journal" for name in listing.segments):
+        verdict = _queues(files, folder, part, progress, is_one=True)
     else:
         verdict = _plain(files, folder, part, progress)
     verdict.findings += _beside(files, folder, part, listing)
@@ -185,11 +181,15 @@ def _plain(files: Files, folder: str, part: str, progress: Progress) -> Verdict:
     return verdict
 
 
-def _queues(files: Files, folder: str, part: str, progress: Progress) -> Verdict:
-    return _of_queues(folder, part, queues.verify(files, folder, progress))
+def _queues(files: Files, folder: str, part: str, progress: Progress, *, is_one: bool = False) -> Verdict:
+    """``is_one``: the folder of one queue."""
+    from lamina.engines.queues import verify as queues  # with what it needs: a log can be looked at without it
 
-
-def _of_queues(folder: str, part: str, found: queues.QueuesLooked) -> Verdict:
+    if is_one:
+        found = queues.QueuesLooked(holder=lock.holder_above(files, folder))
+        queues.verify_journal(files, folder, found)
+    else:
+        found = queues.verify(files, folder, progress)
     verdict = Verdict(folder, [], 1, found.files, found.records, found.bytes)
     verdict.findings += _damage(part, found.damage, f'bring it back from a backup, or see "lamina log repair {folder}"')
     verdict.findings += _torn(part, found.torn)
@@ -199,6 +199,8 @@ def _of_queues(folder: str, part: str, found: queues.QueuesLooked) -> Verdict:
 
 
 def _store(files: Files, folder: str, part: str, progress: Progress) -> Verdict:
+    from lamina.engines.store import verifying as store
+
     found = store.verify(files, folder, progress)
     verdict = Verdict(folder, [], 1, len(found.files), sum(each.entries for each in found.files), found.bytes)
     do = f'bring it back from a backup, or see "lamina store repair {folder}"'

@@ -21,7 +21,7 @@ from lamina.log.files.real import RealFiles
 from lamina.server.security import users
 from lamina.server.security.gate import Gate
 from lamina.server.security.rights import Right
-from lamina.testing import MemoryFiles
+from lamina.testing import MemoryFiles, PowerLoss
 from lamina.verify import DAMAGE, NOTE, SPARE, Finding, verify
 
 FILES = RealFiles()
@@ -246,3 +246,19 @@ def test_a_folder_without_users_and_one_of_an_earlier_lamina_open_as_before() ->
     assert Gate("data", files=files).names == ["ann"]
     assert json.loads(files.contents()["data/lamina.json"]) == {"format": 2, "users": True}
     assert control.look(files, "data") == []
+
+
+def test_a_power_cut_while_users_are_added_refuses_nobody_and_loses_none() -> None:
+    disk = PowerLoss({"data/lamina.json": b'{"format": 2}\n'})
+    for name in ("ann", "bob"):
+        with users.changing("data", disk) as known:
+            known[name] = users.User(name, (), b"d" * 32)
+        disk.note(name)
+    seen = set()
+    for state in disk.states():
+        gate = Gate("data", files=state.files)
+        names = [] if not gate.is_needed else gate.names
+        assert set(state.notes) <= set(names), f"{state.label}: users that were added are gone"
+        assert not [each for each in control.look(state.files, "data") if each.is_damage], state.label
+        seen.add(tuple(names))
+    assert seen == {(), ("ann",), ("ann", "bob")}

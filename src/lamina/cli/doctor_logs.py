@@ -14,9 +14,6 @@ from typing import Final, NamedTuple
 
 from lamina import verify as verifier
 from lamina.cli.doctor_finding import NOTE, OK, PROBLEM, WARNING, Finding
-from lamina.engines.queues import verify as queues
-from lamina.engines.queues.journal.paths import ASIDE
-from lamina.engines.queues.opening import JOURNALS
 from lamina.errors import Corruption, LaminaError, WrongFormat
 from lamina.log import consumers, frame
 from lamina.log.files.real import RealFiles
@@ -81,9 +78,9 @@ def log_folders(data: str) -> Iterator[LogFolder]:
 
 def _set_aside(data: str) -> Iterator[Finding]:
     """Folders of queues that the log of the queues does not know."""
-    aside = [name for name in _folders_in(os.path.join(data, "queues", JOURNALS)) if name.startswith(ASIDE)]
+    aside = [name for name in _folders_in(os.path.join(data, "queues/messages")) if name.startswith(".aside-")]
     if aside:
-        text = f"{JOURNALS}/{_some(aside)}: folders of queues that the log of the queues does not know"
+        text = f"messages/{_some(aside)}: folders of queues that the log of the queues does not know"
         do = "bring back the right log, and the next start brings them back; remove them when nobody misses them"
         yield Finding(WARNING, "journals", text, do)
 
@@ -105,6 +102,8 @@ def _look_quickly(folder: LogFolder) -> Iterator[Finding]:
         return
     is_written = _is_written(folder.path)
     if folder.name == "queues":
+        from lamina.engines.queues import verify as queues
+
         for damage in queues.needs(_FILES, folder.path):
             text = f"{damage.file}, byte {damage.offset}: {damage.reason}"
             yield Finding(PROBLEM if damage.is_needed else WARNING, folder.name, text, damage.do or _mend(folder))

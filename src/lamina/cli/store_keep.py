@@ -35,7 +35,8 @@ _BACK_UP: Final = "a server or program has it open: stop it first, or call store
 def verify(data: str, as_json: bool) -> int:
     """Check every byte: sessions, epochs, sorted files, the catalog, and that nothing is missing.
 
-    A torn tail is what a crash leaves and is cut at the next open: exit 0. Damage: exit 6.
+    A torn tail is what a crash leaves and is cut at the next open: exit 0. Damage that a start does without: exit 5.
+    Damage: exit 6.
     """
     return verify_folder(folder_of(data), as_json)
 
@@ -52,7 +53,9 @@ def verify_folder(folder: str, as_json: bool) -> int:
     else:
         print_facts(report)
         print_damage(report)
-    return 0 if report.is_sound else EXIT_DAMAGE
+    if not report.is_sound:
+        return EXIT_DAMAGE
+    return EXIT_REPAIRED if report.damage else 0
 
 
 @click.command()

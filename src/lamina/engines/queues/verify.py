@@ -81,9 +81,11 @@ def verify(
         looked = QueuesLooked(holder=files.lock_holder(join(folder, STORED.lock_name)) if beside_writer else None)
         try:
             _Store(files, folder, names, looked, progress).look()
-        except (FileNotFoundError, DiskError):
+        except (FileNotFoundError, DiskError) as error:
             if not left or set(_list(files, folder)) == set(names):
-                raise
+                if isinstance(error, DiskError):
+                    raise
+                raise from_os(error, "look through the queues", folder) from error
             continue
         # Beside a server a dump may just have taken files away.
         if not looked.damage or looked.holder is None or not left or set(_list(files, folder)) == set(names):
@@ -107,8 +109,14 @@ def needs(files: Files, folder: str) -> list[Damage]:
     Raises: DiskError.
     """
     looked = QueuesLooked()
-    _Store(files, folder, _list(files, folder), looked, lambda done, total: None).look_quickly()
-    return looked.damage
+    names = _list(files, folder)
+    try:
+        _Store(files, folder, names, looked, lambda done, total: None).look_quickly()
+    except (FileNotFoundError, DiskError):
+        if set(_list(files, folder)) == set(names):
+            raise
+        return []  # a server has just written a dump
+    return looked.damage if set(_list(files, folder)) == set(names) else []
 
 
 class _Store:
