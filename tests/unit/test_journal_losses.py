@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 import lamina
 from journal_lab import NOW, mid
+from lamina.cli import doctor_logs
+from lamina.cli.doctor_finding import PROBLEM, WARNING
+from lamina.cli.log import verify as log_verify
+from lamina.cli.main import EXIT_DAMAGE
 from lamina.clock import ManualClock
 from lamina.engines.queues import ids
 from lamina.engines.queues.journal import records
@@ -198,3 +204,57 @@ def test_what_is_of_no_queue_survives_a_migration_to_memory(tmp_path: Path) -> N
     assert b"of nobody" in rest
     assert b"damage that was kept" in rest
     assert not (folder / "messages").exists()
+
+
+# -- who looks from outside --------------------------------------------------------------------------------------------
+
+
+def verified(*args: object) -> Result:
+    return CliRunner().invoke(log_verify, [str(each) for each in args], standalone_mode=False)
+
+
+def test_log_verify_and_doctor_name_file_and_byte_of_a_journal(tmp_path: Path) -> None:
+    made(tmp_path)
+    messages = message_file(tmp_path)
+    flip(messages, b"body of 2")
+    state = messages.parent / "queue.log"
+    lines = state.read_bytes().splitlines(keepends=True)
+    flip(state, lines[1])
+    bad = [(messages.name, 8 + len(_first_record(messages))), ("queue.log", len(lines[0]))]
+    for folder in (messages.parent, tmp_path / "queues/messages", tmp_path / "queues"):
+        done = verified(folder, "--json")
+        assert done.return_value == EXIT_DAMAGE, done.output
+        damage = json.loads(done.output)["journals"]["damage"]
+        assert sorted((Path(each["file"]).name, each["offset"]) for each in damage) == sorted(bad)
+    shown = verified(messages.parent).output
+    assert f"damage: {messages.name}, byte {bad[0][1]}" in shown
+    found = [each for each in doctor_logs.look(str(tmp_path), deep=True) if each.level == PROBLEM]
+    assert sorted(each.text.split(": ")[0].rpartition("/")[2] for each in found) == sorted(
+        f"{name}, byte {at}" for name, at in bad
+    )
+
+
+def _first_record(path: Path) -> bytes:
+    content = path.read_bytes()
+    return content[8 : content.index(b"\x01\0\0\0", 9)]
+
+
+def test_a_whole_journal_is_whole_to_log_verify_and_doctor(tmp_path: Path) -> None:
+    made(tmp_path)
+    for folder in (message_file(tmp_path).parent, tmp_path / "queues/messages", tmp_path / "queues"):
+        done = verified(folder)
+        assert (done.return_value, "no damage in journals" in done.output) == (0, True), done.output
+    assert not [each for each in doctor_logs.look(str(tmp_path), deep=True) if each.level == PROBLEM]
+
+
+def test_doctor_tells_of_folders_that_were_set_aside(tmp_path: Path) -> None:
+    made(tmp_path)
+    messages = message_file(tmp_path).parent
+    aside = (
+        tmp_path / "queues/messages/.aside-20261115T061700.123456Z" / messages.relative_to(tmp_path / "queues/messages")
+    )
+    aside.parent.mkdir(parents=True)
+    messages.rename(aside)
+    (found,) = (each for each in doctor_logs.look(str(tmp_path)) if each.about == "journals")
+    assert found.level == WARNING
+    assert ".aside-20261115T061700.123456Z" in found.text

@@ -66,6 +66,8 @@ class Opening:
         self._keeps_tail = known_bytes is None
         """Whole messages that no line commits count."""
         self._is_odd = self._has_lost = False
+        self._is_damaged = False
+        """The end of queue.log is not what a crash leaves."""
         self._further: list[str] = []
         """Message files that come after the write file."""
         self._write: File | None = None
@@ -141,8 +143,8 @@ class Opening:
 
     def _tell_torn(self, file: File, torn: bytes, at: int) -> None:
         kept = self._keep_aside(file, NAME, at, at + len(torn)) if torn else "its end is missing"
-        is_error = not state_line.is_cut_line(torn)  # else it may be what a crash leaves
-        self._tell("torn_state_line", is_error=is_error, file=NAME, offset=at, detail=kept)
+        self._is_damaged = not state_line.is_cut_line(torn)  # else it may be what a crash leaves
+        self._tell("torn_state_line", is_error=self._is_damaged, file=NAME, offset=at, detail=kept)
 
     def _keep_aside(self, file: File, name: str, start: int, end: int) -> str:
         """Says where."""
@@ -383,6 +385,8 @@ class Opening:
         """The line that committed them may be what went bad: rather a message nobody was promised than one lost."""
         assert self._write is not None
         more = extents(self._write, state.write_byte)
+        if not self._is_damaged and any(each.message is None for each in more):
+            more = self._without_torn(state, more)
         if not more:
             return
         at = state.write_byte + HEADER_SIZE
@@ -393,6 +397,18 @@ class Opening:
             state.read_count = state.write_msg
         state.can_write = state.can_write and not _has_quota(more)
         self._is_odd = True
+
+    def _without_torn(self, state: StateLine, held: list[Extent]) -> list[Extent]:
+        """A power cut may leave some messages of one write and not those before: nobody was promised these."""
+        assert self._write is not None
+        at = state.write_byte + HEADER_SIZE
+        whole = [each for each in held if each.message is not None]
+        content = b"".join(read_at(self._write, each.start + HEADER_SIZE, each.end - each.start) for each in whole)
+        self._cut_uncommitted(state)
+        write_all(self._write, [content])
+        self._write.sync()
+        assert self._write.size() == at + len(content)
+        return extents(self._write, state.write_byte)
 
     def _cut_uncommitted(self, state: StateLine) -> None:
         """It is no message, or it was refused; it is kept, unless whoever sent it was told so by this process."""
