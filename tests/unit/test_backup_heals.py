@@ -480,7 +480,8 @@ def test_rot_in_what_a_server_has_just_written_is_refused_and_no_torn_tail(histo
         history.data.log("plain").append(b"a record", until=lamina.Level.SYNCED)
         history._queue()
     backed_up(history)
-    path = max((history.path / part).glob("pwal_0000" if part == "store" else "*[gt]"), key=lambda each: each.name)
+    growing = "pwal_0000" if part == "store" else "*.dat" if part.startswith("topics") else "*.log"
+    path = max((history.path / part).glob(growing), key=lambda each: each.name)
     ends = record_ends(path)
     flip(path, ends[-3] + 9)
     shutil.rmtree(to_of(history))
