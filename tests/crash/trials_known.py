@@ -223,6 +223,10 @@ KNOWN_SILENT: Final[dict[str, dict[tuple[str, str], str]]] = {
         ("logs: newest file", "cut at a record"): "nothing but the growing file says how far it reached",
         ("logs: newest file", "cut to 0"): "nothing but the growing file says how far it reached",
         ("logs: newest file", "cut within one"): "nothing but the growing file says how far it reached",
+        (
+            "logs: newest file",
+            "flip",
+        ): "doctor and log verify do not ask the index how far the file was synced, as a start does",
         ("logs: newest file", "remove"): "nothing but the growing file says how far it reached",
         ("logs: newest file", "zero"): "nothing but the growing file says how far it reached",
         ("logs: sealed file", "cut at a record"): "backup copies up to the last whole record, and takes that for all",
