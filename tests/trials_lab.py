@@ -364,6 +364,9 @@ def _tried(case: Case, done: Harm) -> Outcome:
     found = content(harmed, part, house.store, house.now_ns, folders)
     expected = expected_of(house, end, part)
     differs = {what: _shown(found.get(what)) for what in {**found, **expected} if expected.get(what) != found.get(what)}
+    if done.kind.endswith(": consumer") and done.damage in ("older", "remove"):
+        # Who reads from outside says again where it is. What it misses meanwhile it is told of as a gap.
+        differs = {what: became for what, became in differs.items() if not what.startswith("consumers of")}
     if isinstance(found.get(part), Refused):  # then all that is in it is gone, too
         differs = {what: became for what, became in differs.items() if what in found}
     if not differs and back is not None and (lost := lost_in_backup(back, expected, house, part)):
@@ -440,7 +443,9 @@ def _begins(whole: object, with_what: object) -> bool:
 
 
 def _is_exact(text: str, done: Harm) -> bool:
-    """It names the file, and the byte where one byte or sector is bad."""
+    """It names the file, and the byte where one byte or sector is bad. Of a manifest, the file that it is wrong about."""
+    if done.kind.endswith(": manifest"):
+        return re.search(r"\.(log|dat|dump)\b", text) is not None
     if done.path.rpartition("/")[2] not in text:
         return False
     is_log = done.data is not None and done.damage in (FLIP, ZERO) and done.path.endswith((".log", ".dat", ".dump"))

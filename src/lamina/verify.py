@@ -20,14 +20,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from lamina.errors import LaminaError, from_os
-from lamina.log import consumers, control, lock, mark, survey
+from lamina.errors import Corruption, LaminaError, WrongFormat, from_os
+from lamina.log import consumers, control, lock, manifest, mark, survey
 from lamina.log import index as indexes
 from lamina.log.files import Files, file_size, join
 from lamina.log.files.real import RealFiles
 from lamina.log.folders import name_of
 from lamina.log.frame import Stop
-from lamina.log.naming import CHECKPOINT, CONSUMERS, FAMILIES, INDEX_SUFFIX, Listing, parse, sort_out
+from lamina.log.naming import CHECKPOINT, CONSUMERS, FAMILIES, INDEX_SUFFIX, MANIFEST, Listing, parse, sort_out
 from lamina.log.scan import HEADER_SIZE, FileScan
 from lamina.log.segment import open_for_reading
 from lamina.log.survey import Progress
@@ -229,6 +229,10 @@ def _torn(part: str, found: list[survey.Torn]) -> Iterator[Finding]:
 
 def _beside(files: Files, folder: str, part: str, listing: Listing) -> Iterator[Finding]:
     is_written = is_held(files, folder)
+    try:
+        manifest.load(files, folder)
+    except (Corruption, WrongFormat) as error:
+        yield Finding(NOTE, part, MANIFEST, error.offset, error.offset, error.reason, error.hint)
     for name in listing.companions:
         if name == CHECKPOINT and not is_written and not _is_whole(files, folder, name):
             yield Finding(NOTE, part, name, 0, 0, "it is not whole: the next start reads more of the log", "nothing")

@@ -155,7 +155,7 @@ def discard(files: Files, folder: str, name: str) -> bool:
 
 def promised(files: Files, folder: str, name: str) -> int:
     """How many bytes of the file were on the disk when its index was kept, 0 if there is none that is whole."""
-    index = _read(files, folder, name)
+    index = kept(files, folder, name)
     return 0 if index is None else index.bytes
 
 
@@ -172,7 +172,7 @@ def load(files: Files, folder: str, name: str, file: File, *, may_end_early: boo
 
     With ``may_end_early`` also one of a growing file that has grown since; ``extend`` brings it up to date.
     """
-    index = _read(files, folder, name)
+    index = kept(files, folder, name)
     if index is None:
         return None
     size = file.size()
@@ -180,17 +180,18 @@ def load(files: Files, folder: str, name: str, file: File, *, may_end_early: boo
     return index if (index.bytes == size or ends_early) and has_points_in(index, file) else None
 
 
-def _read(files: Files, folder: str, name: str) -> Index | None:
+def kept(files: Files, folder: str, name: str) -> Index | None:
+    """As it was when it was kept, whatever became of the file; None: there is none that is whole."""
     try:
-        kept = files.open(join(folder, name + INDEX_SUFFIX))
+        file = files.open(join(folder, name + INDEX_SUFFIX))
     except OSError:
         return None
     try:
-        data = read_at(kept, 0, kept.size())
+        data = read_at(file, 0, file.size())
     except (OSError, StorageError):
         return None
     finally:
-        kept.close()
+        file.close()
     return _decode(data)
 
 

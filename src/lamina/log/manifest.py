@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -30,7 +30,7 @@ from lamina.log.files import File, Files, file_size, join, read_at, write_all
 from lamina.log.formats import Format
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index, State
-from lamina.log.naming import INDEX_SUFFIX, MANIFEST, Family, FileName, Listing, parse, sort_out
+from lamina.log.naming import INDEX_SUFFIX, MANIFEST, Ending, Family, FileName, Listing, parse, sort_out
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
 
 HEAD: Final = b"lmmf" + (1).to_bytes(4, "big")
@@ -103,6 +103,15 @@ class Facts(NamedTuple):
         return None
 
 
+def _growing(names: Iterable[FileName]) -> list[FileName]:
+    """Of each log, the file that is written to."""
+    newest: dict[str, FileName] = {}
+    for name in names:
+        if name.ending is not Ending.WHOLE:
+            newest[name.stream] = max(name, newest.get(name.stream, name))
+    return list(newest.values())
+
+
 def digest_of(file: File, size: int) -> int:
     """Raises: DiskError."""
     start = max(size - _END, 0)
@@ -140,20 +149,21 @@ class Manifest:
         gone = [name for name, facts in self.files.items() if name not in names]
         return sorted(gone, key=lambda name: parse(name) or FileName("", (), name, ""))
 
-    def was_left(self, names: Iterable[FileName], sizes: Callable[[str], int]) -> bool:
-        """Another program has written to the log since it was closed in order: there is more than what was closed."""
-        newest: dict[str, FileName] = {}
-        for name in names:
-            newest[name.stream] = max(name, newest.get(name.stream, name))
-        for stream, name in newest.items():
-            known = max(
-                (found for each in self.files if (found := parse(each)) and found.stream == stream), default=None
-            )
+    def doubt(self, files: Files, folder: str, names: Iterable[FileName]) -> str:
+        """Why it is not to be believed; empty: it is. Raises: DiskError."""
+        for name in _growing(names):
+            its = [found for each in self.files if (found := parse(each)) and found.stream == name.stream]
+            facts = self.files.get(name.name)
+            index = indexes.kept(files, folder, name.name)
+            if index is not None and index.state is State.CLEAN and (facts is None or facts.bytes < index.bytes):
+                return "it is not whole, or an older copy of itself"
+            known = max(its, default=None)
             if known is None or self.files[known.name].state is not State.CLEAN:
                 continue
-            if name > known or (name == known and sizes(name.name) > self.files[name.name].bytes):
-                return True
-        return False
+            # What was closed in order has more than that, and who opens it writes so down.
+            if name > known or (facts is not None and _size(files, folder, name.name) > facts.bytes):
+                return "another program has written to the log since"
+        return ""
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -256,7 +266,7 @@ class Witness:
         gone = known.missing({name.name for name in names})
         if streams is not None:
             gone = [name for name in gone if (parsed := parse(name)) and parsed.stream in streams]
-        if not gone or known.was_left(names, self._size):
+        if not gone or known.doubt(self._files, self._folder, names):
             return []
         # What was begun since the names were listed is no loss, and nor is what was removed.
         there = self._listed()
@@ -269,12 +279,9 @@ class Witness:
         if known is None:
             return None
         reason = known.differs(name, file, deep=deep)
-        if reason is None or known.was_left(sort_out(self._listed()).segments, self._size):
+        if reason is None or known.doubt(self._files, self._folder, sort_out(self._listed()).segments):
             return None
         return known.problem(name, file, reason)
-
-    def _size(self, name: str) -> int:
-        return _size(self._files, self._folder, name)
 
     def _listed(self) -> set[str]:
         try:
@@ -328,16 +335,17 @@ def check(files: Files, folder: str, family: Family, names: Collection[str]) -> 
     try:
         known = load(files, folder)
     except (Corruption, WrongFormat) as error:
-        return Checked(None, f"{error.message}: it is made anew")
+        return Checked(None, f"{error.message}; it is made anew from the files of the log")
     if known is None:
         has_many = len(segments) > 1
         return Checked(
             None, f"{MANIFEST}: the log has none, it is made from its {len(segments)} files" if has_many else ""
         )
-    if known.was_left(segments, lambda name: _size(files, folder, name)):
-        return Checked(None, f"{MANIFEST}: another program has written to the log since, it is made anew")
-    newest = {name.stream: name.name for name in segments}  # only these are written to; readers look at the others
-    for name in sorted({*newest.values(), *known.next}.intersection(names, known.files)):
+    doubt = known.doubt(files, folder, segments)
+    if doubt:
+        return Checked(None, f"{MANIFEST}: {doubt}; it is made anew from the files of the log")
+    newest = (name.name for name in _growing(segments))  # readers look at the others
+    for name in sorted({*newest, *known.next}.intersection(names, known.files)):
         file = open_for_reading(files, folder, name)
         try:
             reason = known.differs(name, file)

@@ -11,7 +11,7 @@ from lamina.log import lock, manifest
 from lamina.log.commit import Committer, FolderSyncs
 from lamina.log.files import Files, FolderLock
 from lamina.log.formats import Format
-from lamina.log.naming import Family, FileName, sort_out
+from lamina.log.naming import Family, FileName
 from lamina.log.options import LogOptions
 from lamina.log.reader import Reader
 from lamina.log.recovery import Recovered, RecoveryReport, recover
@@ -97,17 +97,15 @@ def start(
 
     ``last`` is the time of the newest of them (0: there is none): positions go on from there. The caller took the lock
     of the folder; ``close`` lets it go. ``may_be_later``: on a full disk the file is made by the first record.
-    ``accepts_loss``: files of the log that are missing are not asked for any more.
+    ``accepts_loss``: what the newest file has lost is not asked for any more.
     Durability: when it returns, the file is there for good, unless the disk is full.
-    Raises: Corruption if files are missing; DiskError, DiskFull, LogFailed; then the lock is still the caller's.
+    Raises: Corruption if the newest file is not as it was synced; DiskError, DiskFull, LogFailed; then the lock is
+        still the caller's.
     """
     recovered = Recovered(RecoveryReport(segments=1))
     recovered.index.last = recovered.index.last_data = last
     try:
-        names = files.list(folder)
-        checked = manifest.check(files, folder, family, names)
-        for lost in manifest.lost_files(files, folder, sort_out(names)):
-            raise lost.error()
+        checked = manifest.check(files, folder, family, files.list(folder))
     except OSError as error:
         raise from_os(error, "list the folder", folder) from error
     except Corruption:

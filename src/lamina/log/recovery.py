@@ -203,6 +203,8 @@ def examine(
             why = Stop.TRUNCATED  # the file shrank while it was read
     if why is Stop.END:
         return Examined(index, why, is_clean=_ends_with_watermark(file, index, format))
+    if stop < promised:
+        raise Corruption(name, stop, f"{REASONS[why]}, though it was once synced")
     last_good = index.last_data
     if not last_good and before is not None:
         last_good = _last_data(files, folder, before.name, format, max_payload)

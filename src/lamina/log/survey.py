@@ -17,7 +17,7 @@ from lamina.log.files import File, Files, file_size, join, read_at
 from lamina.log.formats import ALL, END_OF_DUMP, Format
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import State
-from lamina.log.manifest import Witness, ends_early, lost_files
+from lamina.log.manifest import Problem, Witness, ends_early, lost_files
 from lamina.log.naming import FAMILIES, Ending, FileName, Listing, follows, parse, sort_out
 from lamina.log.scan import HEADER_SIZE, Batch, FileScan, read_record
 from lamina.log.segment import check_header, header_is_torn, open_for_reading, read_header
@@ -189,6 +189,8 @@ class _Look:
             promised = indexes.promised(self._files, self._result.folder, name)
             if promised > segment.bytes and file_size(file) == segment.bytes:
                 wrong = ends_early(name, segment.bytes, promised)
+            elif segment.torn is not None and segment.torn.offset < promised:
+                wrong = Problem(name, segment.torn.offset, f"{segment.torn.reason}, though it was once synced")
         if wrong is None or segment.damage:
             return
         at = segment.bytes if segment.torn is None else segment.torn.offset

@@ -10,6 +10,7 @@ from lamina.log import formats
 from lamina.log.files import Files, join
 from lamina.log.folders import name_of
 from lamina.log.formats import Format
+from lamina.log.manifest import lost_files
 from lamina.log.naming import FileName, sort_out
 from lamina.log.segment import check_header, open_for_reading
 
@@ -75,7 +76,7 @@ def find(files: Files, path: str, without: frozenset[str] = frozenset()) -> list
             found += _topics(files, folder)
         elif part == "logs":
             found += _plain(files, folder, inside)
-        elif sort_out(inside).segments or (part == "queues" and _MESSAGES in inside):
+        elif _was_log(files, folder, inside) or (part == "queues" and _MESSAGES in inside):
             found.append(LogPlace(part, part, part, folder))
     return found
 
@@ -87,9 +88,15 @@ def _plain(files: Files, folder: str, names: list[str]) -> list[LogPlace]:
             inside = _list(files, join(folder, name))
         except DiskError:
             continue  # a file, or gone meanwhile
-        if sort_out(inside).segments:
+        if _was_log(files, join(folder, name), inside):
             found.append(LogPlace(PLAIN, _shown(name), f"logs/{name}", join(folder, name)))
     return found
+
+
+def _was_log(files: Files, folder: str, names: list[str]) -> bool:
+    """Files of a log are there, or were and are missing: whoever reads it says so."""
+    listing = sort_out(names)
+    return bool(listing.segments or lost_files(files, folder, listing))
 
 
 def _one(files: Files, path: str, names: list[str]) -> LogPlace:
@@ -115,7 +122,7 @@ def _topics(files: Files, folder: str) -> list[LogPlace]:
             names = _list(files, inside)
         except DiskError:
             continue  # a file, or gone meanwhile
-        if any(each.family == "timed" for each in sort_out(names).segments):
+        if _was_log(files, inside, names):
             found.append(LogPlace(TOPIC, _shown(name), f"topics/{name}", inside))
             if "groups" in names:
                 found.append(LogPlace(GROUPS, _shown(name), f"topics/{name}/groups", join(inside, "groups")))

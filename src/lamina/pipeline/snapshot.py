@@ -26,7 +26,7 @@ from lamina.log.files import File, Files, read_at
 from lamina.log.formats import QUEUE_STORE, Format, identify
 from lamina.log.frame import REASONS, Stop
 from lamina.log.index import Index
-from lamina.log.manifest import Witness, lost_files
+from lamina.log.manifest import Witness, ends_early, lost_files
 from lamina.log.naming import Ending, FileName, parse, sort_out
 from lamina.log.scan import HEADER_SIZE
 from lamina.log.segment import header_is_torn, open_for_reading
@@ -116,7 +116,11 @@ def _pin_steadily(files: Files, place: LogPlace, is_permissive: bool) -> tuple[l
 def _pin_log(files: Files, place: LogPlace, names: list[str], is_permissive: bool) -> list[PinnedFile]:
     chosen = _choose(files, place, names, is_permissive=is_permissive)
     newest = {name.stream: name for name in chosen if name.ending in (Ending.GROWS, Ending.EACH)}
-    witness = None if is_permissive else witness_of(files, place.folder, names)
+    witness = None
+    if not is_permissive:
+        # Of queues what is missing is needed, or not: the choice says so.
+        is_queues = place.kind == places.QUEUES
+        witness = Witness(files, place.folder) if is_queues else witness_of(files, place.folder, names)
     found = []
     for name in chosen:
         is_newest = newest.get(name.stream) == name
@@ -134,7 +138,10 @@ def _pin_log(files: Files, place: LogPlace, names: list[str], is_permissive: boo
 def _choose(files: Files, place: LogPlace, names: list[str], *, is_permissive: bool) -> list[FileName]:
     """The files that hold the log, each record in one of them. Raises: Corruption if one of them is missing."""
     if place.kind == places.QUEUES:
-        plan = store_files.plan(names)
+        lost = [] if is_permissive else lost_files(files, place.folder, sort_out(names))
+        plan = store_files.plan(names, lost=(each.file for each in lost))
+        if plan.missing and lost and not is_permissive:
+            raise lost[0].error()
         if not is_permissive:
             _check_whole(files, place.folder, plan)
         return [parsed for name in plan.load_order if (parsed := parse(name)) is not None]
@@ -190,14 +197,18 @@ def pin_file(
     """One file; None if there is nothing in it yet. Raises: Corruption, WrongFormat, DiskError; FileNotFoundError."""
     file = open_for_reading(files, place.folder, name.name)
     try:
-        if witness is not None and (wrong := witness.differs(name.name, file, deep=False)) is not None:
+        if witness is not None and (wrong := witness.differs(name.name, file, deep=is_newest)) is not None:
             raise wrong.error()
         size = file.size()
         head = read_at(file, 0, _HEAD)
-        is_torn = header_is_torn(head[:HEADER_SIZE], None) or len(head) < HEADER_SIZE
+        promised = 0 if is_permissive or not is_newest else indexes.promised(files, place.folder, name.name)
+        if promised > size:
+            raise ends_early(name.name, size, promised).error()
+        is_torn = not promised and (header_is_torn(head[:HEADER_SIZE], None) or len(head) < HEADER_SIZE)
         if is_torn and (name.ending is Ending.EACH or (name.ending is Ending.GROWS and is_newest)):
             return None  # it was only just made
-        if len(head) < HEADER_SIZE or (is_torn and name.is_dump and not is_permissive):
+        was_whole = promised > 0 or (name.is_dump and not is_permissive)
+        if len(head) < HEADER_SIZE or (was_whole and header_is_torn(head[:HEADER_SIZE], None)):
             raise Corruption(name.name, 0, "the header is cut short")
         try:
             format = identify(name.name, head[:HEADER_SIZE])
@@ -250,6 +261,8 @@ def _index(
     scan = indexes.extend(index, file, format, size)
     if is_permissive or scan.stop >= size:
         return index
+    if scan.stop < indexes.promised(files, folder, name.name):
+        raise Corruption(name.name, scan.stop, f"{REASONS[scan.why or Stop.TRUNCATED]}, though it was once synced")
     if name.ending is Ending.EACH:
         is_torn = torn_or_not(file, scan.stop, size, index.last_data, format)[0]
         if not is_torn:

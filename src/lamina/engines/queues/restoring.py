@@ -32,6 +32,8 @@ from lamina.engines.queues.store_reading import (
 from lamina.errors import Corruption, StorageError, from_os
 from lamina.log import consumers
 from lamina.log.files import Files, join
+from lamina.log.manifest import lost_files
+from lamina.log.naming import sort_out
 
 IGNORED_FILE: Final = "ignored_file"
 BROKEN_DUMP: Final = "broken_dump"
@@ -192,8 +194,9 @@ class _Restorer:
 
     def load(self) -> Restored:
         broken: list[BrokenDump] = []
+        lost = [problem.file for problem in lost_files(self._files, self._folder, sort_out(self._names))]
         while True:
-            plan = store_files.plan(self._names, broken={problem.number for problem in broken})
+            plan = store_files.plan(self._names, broken={problem.number for problem in broken}, lost=lost)
             self._begin(plan, broken)
             try:
                 read = self._load(plan)

@@ -91,13 +91,17 @@ class Plan:
         return [*base, *(log_name(number).name for number in self.logs)]
 
 
-def plan(names: Iterable[str], *, broken: Collection[int] = (), up_to: int | None = None) -> Plan:
-    """What to load of these files. ``broken``: dumps that turned out to be; ``up_to``: as if nothing came later.
+def plan(
+    names: Iterable[str], *, broken: Collection[int] = (), up_to: int | None = None, lost: Iterable[str] = ()
+) -> Plan:
+    """What to load of these files. ``broken``: dumps that turned out to be; ``up_to``: as if nothing came later;
+    ``lost``: files that must be there and are not, as the manifest says.
 
     With a broken dump all logs since the one before it are needed, or since the very first one.
     """
-    found = find(names)
-    next_number = found.next_number
+    found, gone = find(names), find(lost)
+    broken = {*broken, *gone.dumps}
+    next_number = max(found.next_number, gone.next_number)
     dumps, logs = found.dumps, found.logs
     if up_to is not None:
         dumps = [number for number in dumps if number < up_to]
@@ -111,7 +115,9 @@ def plan(names: Iterable[str], *, broken: Collection[int] = (), up_to: int | Non
         elif number != base:
             ignored.append(Ignored(dump_name(number), OLDER))
     ignored += [Ignored(log_name(number).name, COVERED) for number in logs if number not in loaded]
-    return Plan(base, loaded, ignored, _missing(base, loaded, broken), next_number)
+    needed = {number for number in gone.logs if base is None or number > base}
+    missing = sorted({*_missing(base, loaded, broken), *needed})
+    return Plan(base, loaded, ignored, missing, next_number)
 
 
 def _missing(base: int | None, logs: list[int], broken: Collection[int]) -> list[int]:

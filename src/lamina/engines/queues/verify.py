@@ -27,7 +27,8 @@ from lamina.engines.queues.store_reading import (
 )
 from lamina.errors import BadOption, Corruption, DiskError, StorageError, WrongFormat, from_os
 from lamina.log.files import Files, file_size, join
-from lamina.log.naming import STORED
+from lamina.log.manifest import Witness, lost_files
+from lamina.log.naming import STORED, parse, sort_out
 from lamina.log.segment import open_for_reading
 from lamina.log.survey import Damage, Progress, Torn
 
@@ -127,6 +128,7 @@ class _Store:
         self._found = store_files.find(names)
         self._sizes: dict[str, int] = {}
         self._progress = progress
+        self._witness = Witness(files, folder)
         self._broken: dict[int, list[Damage]] = {}
         self._ends: dict[int, int] = {}
         self._strange: set[str] = set()
@@ -154,7 +156,8 @@ class _Store:
         self._judge(lambda base: None)
 
     def _judge(self, read_logs: Callable[[int | None], None]) -> None:
-        plan = store_files.plan(self._names, broken=set(self._broken))
+        lost = lost_files(self._files, self._folder, sort_out(self._names))
+        plan = store_files.plan(self._names, broken=set(self._broken), lost=[problem.file for problem in lost])
         for number, found in self._broken.items():
             is_tried = number > (-1 if plan.base is None else plan.base)
             # Of another kind or a later version: a start does not go round that, it may be whole for somebody else.
@@ -173,6 +176,26 @@ class _Store:
             self._looked.torn = [torn for torn in self._looked.torn if torn.file != name]
             if all(damage.file != name for damage in self._looked.damage):
                 self._bad(name, 0, lacking.reason, do=_BRING_BACK)
+        for problem in lost:
+            if all(damage.file != problem.file for damage in self._looked.damage):
+                self._bad(
+                    problem.file, 0, problem.reason, is_needed=problem.file.endswith(".dump") and bool(plan.missing)
+                )
+        for name in self._names:
+            self._hold_against_manifest(name, is_needed=name in plan.load_order)
+
+    def _hold_against_manifest(self, name: str, *, is_needed: bool) -> None:
+        """What is not as it was synced, and does not show otherwise."""
+        if parse(name) is None or any(damage.file == name for damage in self._looked.damage):
+            return
+        file = open_for_reading(self._files, self._folder, name)
+        try:
+            wrong = self._witness.differs(name, file)
+        finally:
+            file.close()
+        if wrong is not None:
+            self._looked.torn = [torn for torn in self._looked.torn if torn.file != name]
+            self._bad(name, wrong.offset, wrong.reason, is_needed=is_needed, do=_BRING_BACK)
 
     def _bad(self, name: str, offset: int, reason: str, *, is_needed: bool = True, do: str = "") -> None:
         do = (do or _MEND.format(folder=self._folder)) if is_needed else _PAST

@@ -8,17 +8,19 @@ journal. Lines have no time: what a queue held at an earlier moment its journal 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from lamina.engines.queues import ids
 from lamina.engines.queues.journal import paths, records, state_line
+from lamina.engines.queues.journal import verify as journal
 from lamina.engines.queues.journal.paths import Layout
 from lamina.engines.queues.journal.state_line import StateLine
 from lamina.engines.queues.journal.state_log import NAME
 from lamina.engines.queues.looking import layouts_of, look_at_journals
 from lamina.engines.queues.opening import JOURNALS
 from lamina.engines.queues.state import State
-from lamina.errors import Corruption, StorageError, from_os
+from lamina.errors import Corruption, DiskError, StorageError, from_os
 from lamina.log.files import Files, read_at
 from lamina.log.scan import HEADER_SIZE
 from lamina.log.segment import open_for_reading
@@ -49,7 +51,15 @@ def collect(disk: Files, place: LogPlace, state: State) -> Iterator[Source]:
             except OSError as error:
                 raise _no_path(from_os(error, "read the journal of", ids.handle(rid))) from None
         else:
+            _refuse_damage(disk, looked._folder_of(queue), rid)
             raise Changed(f"{place.path}: the journal of queue {ids.handle(rid)}")
+
+
+def _refuse_damage(disk: Files, folder: str, rid: bytes) -> None:
+    """Raises: Corruption if what is missing did not just go."""
+    with suppress(OSError, DiskError):
+        for bad in journal.verify(disk, folder).damage:
+            raise Corruption(bad.file, bad.offset, f"{_ODD.format(ids.handle(rid))}: {bad.reason}", hint=_HINT)
 
 
 def _one(disk: Files, place: LogPlace, layout: Layout, rid: bytes, folder: str) -> list[Source]:
@@ -63,7 +73,7 @@ def _one(disk: Files, place: LogPlace, layout: Layout, rid: bytes, folder: str) 
         try:
             end = HEADER_SIZE + line.write_byte if id == line.write_file else file.size()
             if file.size() < end:
-                raise Corruption(NAME, 0, _ODD.format(ids.handle(rid)), hint=_HINT)
+                raise Corruption(name, file.size(), _ODD.format(ids.handle(rid)), hint=_HINT)
             found.append(of_file(f"{to}/{name}", folder, file, end))
         finally:
             file.close()
