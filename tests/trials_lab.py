@@ -443,7 +443,7 @@ def _begins(whole: object, with_what: object) -> bool:
 
 
 def _is_exact(text: str, done: Harm) -> bool:
-    """It names the file, and the byte where one byte or sector is bad. Of a manifest, the file that it is wrong about."""
+    """It names the file, and the byte where one byte or sector is bad; of a manifest, a file that it is wrong about."""
     if done.kind.endswith(": manifest"):
         return re.search(r"\.(log|dat|dump)\b", text) is not None
     if done.path.rpartition("/")[2] not in text:

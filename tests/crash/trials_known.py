@@ -9,8 +9,8 @@ from typing import Final
 
 _KEPT_BACK: Final = "the start heals it with what stands beside it, which a backup does not have"
 _GROWING: Final = (
-    "killed: of a file that grows only watermarks behind the place, its index, kept now and then, and the manifest, which "
-    "has its first sync, vouch for what was synced"
+    "killed: of a file that grows only watermarks after the place, its index, kept now and then, and the manifest, "
+    "which has its first sync, vouch for what was synced"
 )
 _CUTS: Final = ("cut at a record", "cut within one", "zero")
 

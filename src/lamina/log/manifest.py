@@ -368,13 +368,13 @@ class Checked(NamedTuple):
     """Why there is none."""
 
 
-def go_on(files: Files, folder: str, family: Family, checked: Checked, newest: Facts | None) -> bool:
-    """Bring the manifest up to date with what opening left. Returns whether there is one.
+def go_on(files: Files, folder: str, family: Family, checked: Checked, newest: Facts | None) -> int:
+    """Bring the manifest up to date with what opening left. Returns its size, 0 if there is none.
 
     ``newest``: the file that the log goes on in, or ended with; None: all are finished. Raises: DiskError.
     """
     if family.name not in KEPT_FOR:
-        return False
+        return 0
     try:
         segments = sort_out(files.list(folder)).segments
     except OSError as error:
@@ -384,9 +384,9 @@ def go_on(files: Files, folder: str, family: Family, checked: Checked, newest: F
         if len(segments) < 2:
             if checked.warning:
                 give_up(files, folder)
-            return False
+            return 0
         finished = [name for name in segments if newest is None or name.name != newest.name]
-        return rebuild(files, folder, finished, [] if newest is None else [newest]) > 0
+        return rebuild(files, folder, finished, [] if newest is None else [newest])
     there = {name.name for name in segments}
     are: list[Facts] = []
     for name in segments:
@@ -402,10 +402,10 @@ def go_on(files: Files, folder: str, family: Family, checked: Checked, newest: F
     gone = [name for name in {*known.files, *known.next} if name not in there]
     if known.torn:
         kept = {**known.files, **{facts.name: facts for facts in are}}
-        return write(files, folder, [facts for name, facts in kept.items() if name in there]) > 0
+        return write(files, folder, [facts for name, facts in kept.items() if name in there])
     if not are and not gone:
-        return True
-    return note(files, folder, are=are, gone=gone) > 0
+        return known.bytes
+    return note(files, folder, are=are, gone=gone)
 
 
 def _size(files: Files, folder: str, name: str) -> int:

@@ -112,7 +112,7 @@ def start(
         if not accepts_loss:
             raise
         checked = manifest.Checked(None)
-    recovered.has_manifest = manifest.go_on(files, folder, family, checked, None)
+    recovered.manifest_bytes = manifest.go_on(files, folder, family, checked, None)
     tail = Tail(folder, files, clock, options, family, format, recovered)
     try:
         tail.begin(name)

@@ -76,7 +76,8 @@ class Recovered:
     newest: FileName | None = None
     index: Index = field(default_factory=Index)
     """Of the newest file."""
-    has_manifest: bool = False
+    manifest_bytes: int = 0
+    """Of the manifest of the log; 0: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ def recover(files: Files, folder: str, family: Family, format: Format, clock: Cl
                 break
             # The newest file holds marks only: how far the log reached is in the ones before.
             recovered.index.last_data = _last_data(files, folder, name.name, format, max_payload)
-        recovered.has_manifest = manifest.go_on(files, folder, family, checked, _facts_of(files, folder, recovered))
+        facts = _facts_of(files, folder, recovered)
+        recovered.manifest_bytes = manifest.go_on(files, folder, family, checked, facts)
         return recovered
     except OSError as error:
         raise from_os(error, "recover the log", folder) from error

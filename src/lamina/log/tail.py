@@ -97,7 +97,7 @@ class Tail:
         self._attested = self._index_kept = 0
         self._was_begun = False  # the active file was made before there was a record for it, and stays without one
         self._newest = self._sealed = recovered.newest
-        self._has_manifest, self._manifest_limit = recovered.has_manifest, 0
+        self._has_manifest, self._manifest_limit = recovered.manifest_bytes > 0, 2 * recovered.manifest_bytes
         self._is_listed = False
         """The manifest says of the active file that it must be there."""
         self._next: FileName | None = None
