@@ -52,7 +52,8 @@ def test_no_registration_is_needed_and_rows_are_those_of_the_log(spark: SparkSes
 def test_every_log_of_a_folder_is_in_records(spark: SparkSession, data: Path) -> None:
     counts = {row["log"]: row["count"] for row in read(spark, data).groupBy("log").count().collect()}
     assert counts["topics/orders"] == 2000 and counts["topics/other"] == 1 and counts["jobs"] == 1
-    assert counts["store"] == 50 * 3  # each with the begin and the end of its session
+    # Each with the begin and the end of its session; and how far epochs had come, at most before each and at the end.
+    assert 50 * 3 < counts["store"] <= 50 * 4 + 1
 
 
 def test_a_schema_is_the_projection(spark: SparkSession, data: Path) -> None:

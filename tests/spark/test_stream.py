@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lamina
-from lamina.log import consumers
+from lamina.log import consumers, rewrite
 from lamina.log.files.real import RealFiles
 from lamina.log.options import LogOptions
 
@@ -91,7 +91,7 @@ def test_a_loss_names_the_log_and_the_range(spark: SparkSession, tmp_path: Path)
     files = sorted((path / "topics/orders").glob("*.dat"))
     assert len(files) > 1
     start = f'{{"topics/orders": {int(files[0].stat().st_mtime_ns) - 10**12}}}'
-    files[0].unlink()
+    rewrite.remove(RealFiles(), str(path / "topics/orders"), [files[0].name])
     stream = spark.readStream.format("lamina").option("startingOffsets", start).load(str(path))
     query = (
         stream.writeStream.format("noop")

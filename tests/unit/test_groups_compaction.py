@@ -185,7 +185,7 @@ def test_commands_go_on_while_the_files_are_written(is_small: bool, monkeypatch:
     choose(monkeypatch, is_small=is_small)
     lab = Lab()
     with (
-        held_at(lab.faulty, "sync", TIMED.temporary_suffix) as (reached, goes_on),
+        held_at(lab.faulty, "sync", f".dat{TIMED.temporary_suffix}") as (reached, goes_on),
         in_thread(lab.groups.compact) as did,
     ):
         assert reached.wait(PATIENCE_S)
@@ -252,7 +252,10 @@ def test_small_logs_are_worth_a_snapshot_from_memory_but_no_process(lab: Lab, mo
 
 
 def test_what_is_written_meanwhile_counts_towards_the_next(lab: Lab, many: None) -> None:
-    with held_at(lab.faulty, "sync", TIMED.temporary_suffix) as (reached, goes_on), in_thread(lab.groups.compact):
+    with (
+        held_at(lab.faulty, "sync", f".dat{TIMED.temporary_suffix}") as (reached, goes_on),
+        in_thread(lab.groups.compact),
+    ):
         assert reached.wait(PATIENCE_S)
         before = lab.groups._since
         lab.ack(3, 4)

@@ -161,7 +161,7 @@ def test_it_is_bounded_and_old_files_go_whole() -> None:
 
     lab.note(2000, jobs_ready=1)
 
-    assert sum(len(data) for data in lab.disk.contents().values()) < 40_000
+    assert sum(len(data) for path, data in lab.disk.contents().items() if "manifest" not in path) < 40_000
     lab.restart()
     assert lab.values("jobs.ready", "14d")
 

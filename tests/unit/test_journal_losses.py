@@ -25,7 +25,7 @@ from lamina.engines.queues.migrating import migrate
 from lamina.engines.queues.opening import open_engine
 from lamina.engines.queues.options import QueueOptions
 from lamina.engines.queues.upkeep import Upkeep
-from lamina.errors import Corruption
+from lamina.errors import Corruption, LaminaError
 from lamina.log import LogOptions, interval
 from lamina.log.files.real import RealFiles
 from lamina.server import restored
@@ -214,24 +214,32 @@ def verified(*args: object) -> Result:
 
 
 def test_log_verify_and_doctor_name_file_and_byte_of_a_journal(tmp_path: Path) -> None:
-    made(tmp_path)
+    queue = made(tmp_path)
     messages = message_file(tmp_path)
     flip(messages, b"body of 2")
     state = messages.parent / "queue.log"
     lines = state.read_bytes().splitlines(keepends=True)
     flip(state, lines[1])
     bad = [(messages.name, 8 + len(_first_record(messages))), ("queue.log", len(lines[0]))]
-    for folder in (messages.parent, tmp_path / "queues/messages", tmp_path / "queues"):
+    rid = ids.parse(queue.rid.encode())
+    assert rid is not None
+    whose = f"queue {ids.handle(rid)}, "
+    for folder, before in ((messages.parent, ""), (tmp_path / "queues", whose), (tmp_path, whose)):
         done = verified(folder, "--json")
         assert done.return_value == EXIT_DAMAGE, done.output
-        damage = json.loads(done.output)["journals"]["damage"]
-        assert sorted((Path(each["file"]).name, each["offset"]) for each in damage) == sorted(bad)
-    shown = verified(messages.parent).output
-    assert f"damage: {messages.name}, byte {bad[0][1]}" in shown
+        told = json.loads(done.output)
+        damage = told["findings" if folder == tmp_path else "damage"]
+        assert sorted((each["file"], each["offset"]) for each in damage) == sorted((before + n, at) for n, at in bad)
+        shown = verified(folder)
+        assert shown.return_value == EXIT_DAMAGE
+        where = "queues/" if folder == tmp_path else ""
+        for name, at in bad:
+            assert f"damage: {where}{before}{name}, byte {at}: " in shown.output
+    above = verified(tmp_path / "queues/messages")
+    assert isinstance(above.exception, LaminaError), "it is refused, and not called whole"
     found = [each for each in doctor_logs.look(str(tmp_path), deep=True) if each.level == PROBLEM]
-    assert sorted(each.text.split(": ")[0].rpartition("/")[2] for each in found) == sorted(
-        f"{name}, byte {at}" for name, at in bad
-    )
+    assert sorted(each.text.split(": ")[0] for each in found) == sorted(f"{whose}{name}, byte {at}" for name, at in bad)
+    assert {each.about for each in found} == {"queues"}
 
 
 def _first_record(path: Path) -> bytes:
@@ -241,9 +249,9 @@ def _first_record(path: Path) -> bytes:
 
 def test_a_whole_journal_is_whole_to_log_verify_and_doctor(tmp_path: Path) -> None:
     made(tmp_path)
-    for folder in (message_file(tmp_path).parent, tmp_path / "queues/messages", tmp_path / "queues"):
+    for folder in (message_file(tmp_path).parent, tmp_path / "queues", tmp_path):
         done = verified(folder)
-        assert (done.return_value, "no damage in journals" in done.output) == (0, True), done.output
+        assert (done.return_value, "no damage" in done.output.splitlines()) == (0, True), done.output
     assert not [each for each in doctor_logs.look(str(tmp_path), deep=True) if each.level == PROBLEM]
 
 

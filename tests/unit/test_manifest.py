@@ -190,7 +190,7 @@ def test_what_another_program_wrote_since_is_no_damage() -> None:
     log.close()
     disk = MemoryFiles({**stranger.disk.contents(), f"{FOLDER}/{MANIFEST}": known})
     assert refusals(lab, disk.contents()) == {}
-    assert "another program" in " ".join(lab.open(disk).report.warnings())
+    assert "made anew" in " ".join(lab.open(disk).report.warnings())
 
 
 def test_a_disk_that_refuses_the_manifest_goes_without_one() -> None:

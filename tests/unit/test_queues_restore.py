@@ -224,7 +224,7 @@ def test_records_that_the_next_log_vouches_for_must_be_there() -> None:
     assert warned(refused(files)) == [("lost_records", "0.log", None)]
     assert messages_of(restored(files, force=True).state, "a") == []
     files.remove(path("0.log"))
-    assert warned(refused(files)) == [("missing_log", "0.dump", None)], "a dump that somebody took away is missed"
+    assert warned(refused(files)) == [("missing_log", "0.log", None)], "a log that somebody took away is missed"
 
 
 def test_l46_missing_log() -> None:

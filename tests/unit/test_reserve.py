@@ -68,7 +68,7 @@ def test_new_work_stops_at_the_mark_and_the_file_is_not_touched() -> None:
     assert len(lab.ids) > 500
     free = lab.disk.room("").free
     assert LOW * 3 // 4 < free <= LOW + 2 * LOW, "not before, and not far below"
-    assert lab.reserve.is_short and lab.reserve.is_held and lab.is_there()
+    assert not lab.reserve.fits(100) and lab.reserve.is_held and lab.is_there()
 
 
 def test_what_is_there_goes_on_below_the_mark() -> None:

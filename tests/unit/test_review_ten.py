@@ -10,13 +10,13 @@ import pytest
 
 from http_lab import HttpLab
 from lamina.engines.jobs.engine import JobEngine
+from lamina.engines.queues.journal.verify import Verified
 from lamina.engines.topics import finding, ids
 from lamina.engines.topics.topics import Topics
 from lamina.errors import from_os
 from lamina.log import OS
 from lamina.log.files import Files
 from lamina.log.files.memory import MemoryFiles
-from lamina.log.survey import Survey
 from lamina.server.http.ops import logs_verify
 from lamina.server.resp import stream_info
 from lamina.server.workq.door import WorkqDoor
@@ -88,9 +88,9 @@ def test_queues_that_go_while_journals_are_verified_end_it_not(tmp_path: Path, m
             lab.redis("Q.SEND", lab.redis("Q.NEW")[1], "letter")
         folders = [path.parent for path in (lab.folder / "queues" / "messages").rglob("queue.log")]
         assert len(folders) == 3
-        real = logs_verify.survey
+        real = logs_verify.verify_journal
 
-        def disturbed(files: Files, folder: str) -> Survey:
+        def disturbed(files: Files, folder: str) -> Verified:
             if folder == str(folders[0]):
                 shutil.rmtree(folder)
             if folder == str(folders[1]):
@@ -98,7 +98,7 @@ def test_queues_that_go_while_journals_are_verified_end_it_not(tmp_path: Path, m
                 raise from_os(error, "read the file", f"{folder}/1.log") from error
             return real(files, folder)
 
-        monkeypatch.setattr(logs_verify, "survey", disturbed)
+        monkeypatch.setattr(logs_verify, "verify_journal", disturbed)
         status, found = lab.post_json("/logs/verify", {"name": "queues/messages"})
         assert (status, found["work"]["outcome"]) == (200, "done")
         (damage,) = found["work"]["damage"]

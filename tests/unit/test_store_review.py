@@ -21,7 +21,7 @@ from lamina.engines.store.options import StoreOptions
 from lamina.engines.store.table import Table
 from lamina.engines.store.verifying import verify
 from lamina.engines.store.view import Layer, View
-from lamina.errors import BadEntry, Corruption, DiskFull, Stopped, StorageError
+from lamina.errors import BadEntry, Corruption, DiskFull, LogClosed, Stopped, StorageError
 from lamina.log import kernel
 from lamina.log.files.faulty import FaultyFiles
 from lamina.log.files.memory import MemoryFiles
@@ -271,7 +271,7 @@ def test_nobody_cleans_up_behind_the_back_of_the_next_one() -> None:
     lab = StoreLab()
     compactions = Compactions(lab.store)
     compactions.stop()
-    with pytest.raises(Stopped):
+    with pytest.raises(LogClosed):
         compactions.clean_up()
 
 

@@ -21,7 +21,7 @@ from lamina.engines.topics.state import State
 from lamina.engines.topics.topic import Topic
 from lamina.engines.topics.walk import Walk
 from lamina.engines.topics.why import WhyReport, why
-from lamina.errors import DiskFull
+from lamina.errors import Corruption, DiskFull
 from lamina.log import OS, LogOptions, consumers
 from lamina.log.files import join
 from lamina.log.history import History
@@ -504,6 +504,6 @@ def test_a_file_in_the_middle_may_be_missing_only_if_another_stands_in_for_it(la
     lab.fill(3, 5)
     lab.topic.close()
     lab.files.remove(join(FOLDER, lab.names()[1]))
-    with pytest.raises(Exception, match="ends early"):
+    with pytest.raises(Corruption, match="missing"):
         list(Reader(FOLDER, family=TIMED, files=lab.files).read())
     assert isinstance(lab.topic.log, Log)

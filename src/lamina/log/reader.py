@@ -219,14 +219,16 @@ class Reader:
             end = file_size(file)
             if newest is not None and newest[0] == name and newest[1] is not None:
                 end = newest[1]
+            header = read_header(file)
+            is_torn = header_is_torn(header, None) or min(len(header), end) < HEADER_SIZE
+            format = None if is_torn and is_newest else check_header(file, name.name, header=header)
             wrong = None if self._witness is None else self._witness.differs(name.name, file, deep=False)
             if wrong is not None:
                 raise wrong.error()
-            header = read_header(file)
-            if is_newest and (header_is_torn(header, None) or min(len(header), end) < HEADER_SIZE):
+            if format is None:
                 file.close()
                 return None
-            return Segment(name, file, check_header(file, name.name, header=header), end, is_newest=is_newest)
+            return Segment(name, file, format, end, is_newest=is_newest)
         except BaseException:
             file.close()
             raise

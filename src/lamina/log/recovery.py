@@ -189,13 +189,14 @@ def examine(
     """Look at a newest file without changing anything. Raises: Corruption if it is damaged; WrongFormat."""
     size = file.size()
     promised = indexes.promised(files, folder, name)
+    header = read_header(file)
+    if not header_is_torn(header, format):
+        check_header(file, name, format)
     if promised > size:
         raise manifest.ends_early(name, size, promised).error()
-    header = read_header(file)
     if header_is_torn(header, format):
         index, why, stop = Index(), Stop.BAD_TIME, 0
     else:
-        check_header(file, name, format)
         index = indexes.load(files, folder, name, file, may_end_early=True) or Index()
         if index.state is not State.GROWING:
             return Examined(index, Stop.END, is_clean=True)

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Final, NamedTuple
 
 from lamina.clock import Clock
-from lamina.errors import LogFailed, StorageError, from_os
+from lamina.errors import Corruption, LogFailed, StorageError, WrongFormat, from_os
 from lamina.log import index as indexes
 from lamina.log import kernel, manifest
 from lamina.log.commit import FolderSyncs
@@ -382,8 +382,8 @@ class Tail:
                 facts = manifest.facts_of(self._files, self._folder, self._sealed.name)
                 if facts is not None:
                     manifest.note(self._files, self._folder, are=[facts._replace(state=State.CLEAN)], sync=False)
-            except FileNotFoundError:
-                return  # cleaned away
+            except (FileNotFoundError, Corruption, WrongFormat):
+                return  # cleaned away, or damaged: who reads it says so
 
     def _list(self, segment: ActiveSegment, *, sync: bool) -> int:
         """Have the manifest say what there is of a file. Returns its size. Raises: LogFailed."""

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, cast
 from lamina.errors import StorageError
 from lamina.log import index as indexes
 from lamina.log.files import File, Files
-from lamina.log.naming import CHECKPOINT, parse
+from lamina.log.naming import CHECKPOINT, INDEX_SUFFIX, MANIFEST, parse
 from lamina.log.scan import HEADER_SIZE, FileScan
 from lamina.log.segment import open_for_reading
 from lamina.pipeline import places
@@ -93,9 +93,14 @@ class Frozen:
         end = self._held.get(name)
         if end is not None:
             return cast("File", _Cut(self, name, path, end))
-        if name == CHECKPOINT or parse(name) is not None:
+        if name in (CHECKPOINT, MANIFEST) or parse(name) is not None or self._is_of_later(name):
             raise FileNotFoundError(errno.ENOENT, "not there at that time", path)
         return self._disk.open(path)
+
+    def _is_of_later(self, name: str) -> bool:
+        """The index of a file that had not come so far, or was not there."""
+        of = name.removesuffix(INDEX_SUFFIX)
+        return of != name and (of not in self._held or self._held[of] != self._facts[of].size)
 
     def lock_holder(self, path: str) -> str | None:
         return self._disk.lock_holder(path)

@@ -159,22 +159,24 @@ def _check_whole(files: Files, folder: str, plan: store_files.Plan) -> None:
     lacking = lacks_log(files, folder, plan)
     if lacking is not None:
         raise Corruption(lacking.file, 0, lacking.reason)
+    last = 0  # a log may hold nothing, as a crash leaves it: then those before it reach as far
     for number in plan.logs[:-1]:
         name = store_files.log_name(number).name
-        reached = reached_before(files, folder, store_files.log_name(number + 1).name)
-        if reached and (end := _ends_before(files, folder, name, reached)) is not None:
+        end, newest = _end_of(files, folder, name)
+        last = max(last, newest, reached_before(files, folder, name))
+        if reached_before(files, folder, store_files.log_name(number + 1).name) > last:
             raise Corruption(name, end, LOST_AT_END)
 
 
-def _ends_before(files: Files, folder: str, name: str, reached: int) -> int | None:
-    """The end of its whole records, if these do not come so far."""
+def _end_of(files: Files, folder: str, name: str) -> tuple[int, int]:
+    """The end of its whole records, and the time of the newest of them."""
     file = open_for_reading(files, folder, name)
     try:
         if header_is_torn(read_at(file, 0, HEADER_SIZE), None):
-            return 0
+            return 0, 0
         index = indexes.load(files, folder, name, file) or Index()
         indexes.extend(index, file, QUEUE_STORE)
-        return index.bytes if index.last_data < reached else None
+        return index.bytes, index.last_data
     finally:
         file.close()
 
@@ -197,7 +199,11 @@ def pin_file(
     """One file; None if there is nothing in it yet. Raises: Corruption, WrongFormat, DiskError; FileNotFoundError."""
     file = open_for_reading(files, place.folder, name.name)
     try:
-        if witness is not None and (wrong := witness.differs(name.name, file, deep=is_newest)) is not None:
+        if (
+            witness is not None
+            and not name.is_dump
+            and (wrong := witness.differs(name.name, file, deep=is_newest)) is not None
+        ):
             raise wrong.error()
         size = file.size()
         head = read_at(file, 0, _HEAD)

@@ -32,8 +32,9 @@ from lamina.engines.queues.store_reading import (
 from lamina.errors import Corruption, StorageError, from_os
 from lamina.log import consumers
 from lamina.log.files import Files, join
-from lamina.log.manifest import lost_files
+from lamina.log.manifest import Witness, lost_files
 from lamina.log.naming import sort_out
+from lamina.log.segment import open_for_reading
 
 IGNORED_FILE: Final = "ignored_file"
 BROKEN_DUMP: Final = "broken_dump"
@@ -191,13 +192,14 @@ class _Restorer:
         self._total = self._before = 0
         self.kept: frozenset[str] = frozenset()
         self.found = Restored()
+        self._witness = Witness(files, folder)
 
     def load(self) -> Restored:
         broken: list[BrokenDump] = []
         lost = [problem.file for problem in lost_files(self._files, self._folder, sort_out(self._names))]
         while True:
             plan = store_files.plan(self._names, broken={problem.number for problem in broken}, lost=lost)
-            self._begin(plan, broken)
+            self._begin(plan, broken, lost)
             try:
                 read = self._load(plan)
             except BrokenDump as problem:
@@ -208,7 +210,7 @@ class _Restorer:
             self._sync_folder()
             return self.found
 
-    def _begin(self, plan: Plan, broken: list[BrokenDump]) -> None:
+    def _begin(self, plan: Plan, broken: list[BrokenDump], lost: list[str]) -> None:
         found = self.found = Restored(load_order=plan.load_order, ignored=plan.ignored, next_number=plan.next_number)
         found.kept = self.kept
         expected = {store_files.BROKEN, *self.kept}
@@ -223,9 +225,9 @@ class _Restorer:
             text = f"{found.warnings[-1].text}, and without {gone} there is no way round it"
             found.warnings[-1] = found.warnings[-1]._replace(text=text)
             raise RestoreRefused(found.warnings, broken[-1].offset)
-        for number in plan.missing:
-            file = store_files.log_name(number).name
-            self._warn(MISSING_LOG, file, None, f"{file}: the log is missing")
+        dumps = [file for file in lost if file.endswith(".dump")] if plan.missing else []
+        for file in dumps or (store_files.log_name(number).name for number in plan.missing):
+            self._warn(MISSING_LOG, file, None, f"{file}: the {'dump' if dumps else 'log'} is missing")
         if plan.missing and not self._force:
             raise RestoreRefused(found.warnings)
 
@@ -236,8 +238,21 @@ class _Restorer:
             read.append(self._load_dump(plan.base))
         self._check_nothing_lacks(plan)
         for number in plan.logs:
-            read.append(self._load_log(store_files.log_name(number).name))
+            self._check_whole(name := store_files.log_name(number).name)
+            read.append(self._load_log(name))
         return read
+
+    def _check_whole(self, name: str) -> None:
+        """Raises: RestoreRefused if the log is not as its manifest says that it was synced, unless it is forced."""
+        file = open_for_reading(self._files, self._folder, name)
+        try:
+            wrong = self._witness.differs(name, file)
+        finally:
+            file.close()
+        if wrong is not None:
+            self._warn(LOST_RECORDS, name, None, f"{name}, byte {wrong.offset}: {wrong.reason}")
+            if not self._force:
+                raise RestoreRefused(self.found.warnings, wrong.offset)
 
     # -- logs --------------------------------------------------------------------------------------------------------
 
