@@ -8,7 +8,7 @@ import pytest
 
 from lab import FOLDER, Lab
 from lamina.errors import Corruption, LaminaError
-from lamina.log import OS, Reader, manifest, rewrite
+from lamina.log import OS, Level, Reader, manifest, rewrite
 from lamina.log.files.memory import MemoryFiles
 from lamina.log.formats import JOBS, PLAIN, TOPIC, Format
 from lamina.log.index import State
@@ -243,3 +243,18 @@ def test_what_it_says_of_a_file() -> None:
             found.last_data_ns,
         )
         assert facts.state is (State.CLEAN if name == lab.names()[-1] else State.SEALED)
+
+
+def test_a_loop_leaves_the_sync_that_writes_the_manifest_to_others() -> None:
+    """Who cleans may have the manifest for as long as a sync takes, and a loop must not wait for that."""
+    lab = Lab(segment_bytes=300)
+    lab.append(*[b"%03d" % number * 10 for number in range(12)])
+    lab.log.rotate()
+    lab.log.append(b"in a new file", until=None)
+    lab.log.run_round(may_sync=False)
+    position = lab.log.append(b"to be synced", until=None)
+    assert not lab.log.try_round(may_sync=True) and not lab.log.has_reached(position, Level.SYNCED)
+    lab.log.wait(position, Level.SYNCED)
+    position = lab.log.append(b"again", until=None)
+    assert not lab.log.has_reached(position, Level.SYNCED)
+    assert lab.log.try_round(may_sync=True) and lab.log.has_reached(position, Level.SYNCED)

@@ -251,6 +251,11 @@ class Tail:
             return False
         return limit is None or (self.age_s() or 0) < limit
 
+    @property
+    def is_to_be_listed(self) -> bool:
+        """The next sync is the first of its file, so the manifest is written, too: no work for a loop."""
+        return self._has_manifest and not self._is_listed
+
     def _create(self, call: Call) -> ActiveSegment:
         first_record = call.first - 1 if self.synced else call.first
         name = self._next_name(first_record)
@@ -426,7 +431,7 @@ class Tail:
             self.stats.syncs += 1
             self.stats.measured.synced(self.stats, perf_counter() - began, self._clock.monotonic())
             self._keep_index(segment)
-            if self._has_manifest and not self._is_listed:
+            if self.is_to_be_listed:
                 self._is_listed = True
                 self._list(segment, sync=False)
         self.sync_by = None

@@ -360,7 +360,7 @@ class Log(Positions):
         if not self._commit.acquire(blocking=False):
             return False
         try:
-            if not self._tail.has_room(self._gathered):
+            if not self._tail.has_room(self._gathered) or (may_sync and self._tail.is_to_be_listed):
                 return False
             again = self._round(may_sync=may_sync)
         finally:
